@@ -1,0 +1,36 @@
+"""The errors that users see: one class per stage of a run, every message one that says what to change.
+
+Internals (Java stack traces, Py4J) never become part of a message; they go to the debug log.
+"""
+
+from __future__ import annotations
+
+from dbt_common.exceptions import DbtRuntimeError
+
+
+class UpsertKafkaError(DbtRuntimeError):
+    """Base of all errors that this adapter raises itself."""
+
+
+class OptionsError(UpsertKafkaError):
+    """A model's options are wrong; nothing was touched."""
+
+
+class GuardError(UpsertKafkaError):
+    """A change was refused; the topic is untouched."""
+
+
+class KafkaUnreachableError(UpsertKafkaError):
+    """No broker answered."""
+
+
+class DeliveryError(UpsertKafkaError):
+    """Writing failed; the message says what the topic holds now and what the next run repairs."""
+
+
+class EmbeddedBrokerError(UpsertKafkaError):
+    """The project's own broker could not be fetched, started or found."""
+
+
+class SchemaRegistryError(UpsertKafkaError):
+    """The schema registry refused or did not answer."""
