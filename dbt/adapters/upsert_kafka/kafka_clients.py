@@ -5,15 +5,39 @@ The one place that knows which client takes which property, and where secrets ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
+
+from dbt.adapters.events.logging import AdapterLogger
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError
+
+logger = AdapterLogger("upsert_kafka")
 
 READER_DEFAULTS = {
     # Spark's own defaults read a topic at half the speed.
     "max.poll.records": "20000",
     "max.partition.fetch.bytes": str(16 * 1024 * 1024),
     "fetch.max.bytes": str(64 * 1024 * 1024),
+    "isolation.level": "read_committed",
 }
+# Java's name -> kafka-python's argument, where dots to underscores is not the whole translation.
+PYTHON_NAMES = {
+    "sasl.mechanism": "sasl_mechanism",
+    "security.protocol": "security_protocol",
+    "client.id": "client_id",
+    "request.timeout.ms": "request_timeout_ms",
+    "ssl.truststore.location": "ssl_cafile",
+    "ssl.keystore.location": "ssl_certfile",
+    "ssl.key.password": "ssl_password",
+}
+JAAS_ENTRY = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
+BOOTSTRAP_TIMEOUT_MS = 20_000
 
 
 @dataclass(frozen=True)
@@ -25,16 +49,39 @@ class KafkaSettings:
 
     def spark_source(self) -> dict[str, str]:
         """Options for Spark's Kafka source."""
-        properties = {**READER_DEFAULTS, "isolation.level": "read_committed", **self.properties}
-        return self._spark(properties)
+        return self._spark({**READER_DEFAULTS, **self.properties})
 
     def spark_sink(self, **defaults: str) -> dict[str, str]:
         """Options for Spark's Kafka sink."""
         return self._spark({**defaults, **self.properties})
 
-    def python_client(self) -> dict[str, object]:
+    def python_client(self) -> dict[str, Any]:
         """Arguments for kafka-python's clients."""
-        raise NotImplementedError
+        arguments: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers.split(",")}
+        for name, value in self.properties.items():
+            if name == "sasl.jaas.config":
+                entries = {m[1]: next(v for v in m.groups()[1:] if v is not None) for m in JAAS_ENTRY.finditer(value)}
+                arguments["sasl_plain_username"] = entries.get("username")
+                arguments["sasl_plain_password"] = entries.get("password")
+            elif name in PYTHON_NAMES:
+                arguments[PYTHON_NAMES[name]] = int(value) if name.endswith(".ms") else value
+        return arguments
+
+    @contextmanager
+    def admin(self) -> Iterator[KafkaAdminClient]:
+        """An admin client that is closed afterwards; a cluster out of reach is one clear line."""
+        try:
+            client = KafkaAdminClient(**{"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS, **self.python_client()})
+        except KafkaError as error:
+            logger.debug(f"admin client: {error!r}")
+            raise KafkaUnreachableError(
+                f"No Kafka broker answered at '{self.bootstrap_servers}' ({type(error).__name__}): "
+                "check bootstrap_servers and the kafka: block of your profile, and that the cluster is up"
+            ) from error
+        try:
+            yield client
+        finally:
+            client.close()
 
     def _spark(self, properties: Mapping[str, str]) -> dict[str, str]:
         return {"kafka.bootstrap.servers": self.bootstrap_servers} | {f"kafka.{k}": v for k, v in properties.items()}

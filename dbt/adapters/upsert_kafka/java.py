@@ -1,0 +1,107 @@
+"""Java, and jars by their Maven coordinates: found, checked and fetched once into the user's cache.
+
+The resolver is the Ivy that comes inside pyspark, so nothing else must be installed. Leaves to `session` and `embedded`
+which jars they need.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+
+OLDEST_JAVA = 17
+
+
+def cache_dir() -> Path:
+    """The per-user folder for what is fetched."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "dbt-upsert-kafka"
+
+
+@cache
+def find_java() -> Path:
+    """The java to run: JAVA_HOME's, else the PATH's; missing or too old is one line."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME is '{home}'" if home else "there is no java on the PATH"
+        raise UpsertKafkaError(f"Java {OLDEST_JAVA} or newer is needed and {where}: install it (for example openjdk-17-jre-headless)")
+    version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r'version "(\d+)', version)
+    if match is None or int(match[1]) < OLDEST_JAVA:
+        found = f"version {match[1]}" if match else "an unknown version"
+        raise UpsertKafkaError(f"Java {OLDEST_JAVA} or newer is needed and '{java}' is {found}: install a newer one or set JAVA_HOME")
+    return Path(java)
+
+
+def fetch_jars(name: str, coordinates: Iterable[str], exclude: Iterable[str] = ()) -> list[Path]:
+    """The jars of `group:artifact:version` coordinates with all they need, from the cache or fetched into it.
+
+    Args:
+        name: what the jars are, for the progress line and the cache's folder.
+        coordinates: what is needed; its dependencies follow.
+        exclude: groups that are already there.
+
+    Returns:
+        The jars' paths, sorted.
+    """
+    wanted, excluded = sorted(coordinates), sorted(exclude)
+    digest = hashlib.sha256(repr((wanted, excluded)).encode()).hexdigest()[:12]
+    folder = cache_dir() / "jars" / f"{name}-{digest}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open(folder.parent / f"{name}-{digest}.lock", "w") as lock:
+            # Two processes at once: the second waits, then finds the folder.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.is_dir():
+                _resolve(name, wanted, excluded, folder)
+    return sorted(folder.glob("*.jar"))
+
+
+def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path) -> None:
+    import pyspark
+
+    java = find_java()
+    [ivy, *_] = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    print(f"Fetching {name} ({', '.join(coordinates)}), once …", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        module = Path(scratch) / "ivy.xml"
+        module.write_text(_module_descriptor(coordinates, exclude))
+        command = [str(java), "-jar", str(ivy), "-ivy", str(module), "-cache", str(cache_dir() / "ivy"), "-confs", "default", "-warn"]
+        command += ["-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        jars = Path(scratch) / "jars"
+        if done.returncode != 0 or not jars.is_dir():
+            lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line or "exception" in line.lower()]
+            raise UpsertKafkaError(
+                f"The jars of {name} ({', '.join(coordinates)}) could not be fetched: {lines[0] if lines else 'the registry did not answer'}. "
+                "Check the network; without one set `jars:` in the profile"
+            )
+        jars.rename(folder)
+    print(f"Fetched {name}: {len(list(folder.glob('*.jar')))} jars", file=sys.stderr, flush=True)
+
+
+def _module_descriptor(coordinates: list[str], exclude: list[str]) -> str:
+    dependencies = []
+    for coordinate in coordinates:
+        group, artifact, version = coordinate.split(":")
+        names = f"org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
+        dependencies.append(f'<dependency {names} conf="default->runtime(default),master(default)"/>')
+    excluded = [f"<exclude org={quoteattr(group)}/>" for group in exclude]
+    return (
+        '<ivy-module version="2.0"><info organisation="dbt-upsert-kafka" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(dependencies + excluded)}</dependencies></ivy-module>"
+    )

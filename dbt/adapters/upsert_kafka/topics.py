@@ -1,0 +1,110 @@
+"""A topic as the cluster knows it: describe, create, compare with what a model asks for. The one place that talks to the admin API.
+
+Leaves to `scan` what is read from a topic, and to `sinks` what is written to it. Never deletes or alters a topic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin._partitions import OffsetSpec
+from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+
+NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
+READ_COMMITTED = 1
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One topic at one moment: a partition's records that a committed reader sees lie in [first, end)."""
+
+    name: str
+    partitions: int
+    cleanup_policy: str = "compact"
+    first: Mapping[int, int] = field(default_factory=dict)
+    end: Mapping[int, int] = field(default_factory=dict)
+    exists: bool = True
+
+    @property
+    def is_empty(self) -> bool:
+        return all(self.first[p] >= self.end[p] for p in self.end)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a model asks of its topic: its own options over the profile's `topic_defaults`; None leaves it to the broker."""
+
+    partitions: int | None = None
+    replication_factor: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that Kafka would refuse."""
+    if not NAME.match(name) or name in (".", ".."):
+        raise UpsertKafkaError(
+            f"topic '{name}' is not a name that Kafka allows: letters, digits, '.', '_' and '-', at most 249; set the option topic"
+        )
+
+
+def describe(admin: KafkaAdminClient, name: str) -> Topic | None:
+    """The topic as it is now, or None where there is none."""
+    [found] = admin.describe_topics([name])
+    error = for_code(found["error_code"])
+    if error is UnknownTopicOrPartitionError:
+        return None
+    if found["error_code"]:
+        raise UpsertKafkaError(f"topic '{name}' could not be described: {error.__name__}, {error.description}")
+    partitions = [TopicPartition(name, p["partition_index"]) for p in found["partitions"]]
+    configs = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)], config_filter="all")
+    first = admin.list_partition_offsets({p: OffsetSpec.EARLIEST for p in partitions})
+    end = admin.list_partition_offsets({p: OffsetSpec.LATEST for p in partitions}, isolation_level=READ_COMMITTED)
+    return Topic(
+        name=name,
+        partitions=len(partitions),
+        cleanup_policy=configs["topic"][name]["cleanup.policy"]["value"],
+        first={p.partition: first[p].offset for p in partitions},
+        end={p.partition: end[p].offset for p in partitions},
+    )
+
+
+def create(admin: KafkaAdminClient, name: str, wanted: Wanted) -> Topic:
+    """Create a compacted topic; one that appeared meanwhile is taken as it is."""
+    spec = {
+        "num_partitions": wanted.partitions if wanted.partitions is not None else -1,
+        "replication_factor": wanted.replication_factor if wanted.replication_factor is not None else -1,
+        "configs": {"cleanup.policy": "compact", **wanted.config},
+    }
+    try:
+        admin.create_topics({name: spec}, wait_for_metadata=True)
+    except TopicAlreadyExistsError:
+        admin.wait_for_topics([name])
+    except KafkaError as error:
+        raise UpsertKafkaError(
+            f"topic '{name}' could not be created with partitions={wanted.partitions or 'broker default'}, "
+            f"replication_factor={wanted.replication_factor or 'broker default'}, topic_config={dict(wanted.config)}: "
+            f"{type(error).__name__}, {error.description}"
+        ) from error
+    topic = describe(admin, name)
+    if topic is None:
+        raise UpsertKafkaError(f"topic '{name}' was created and is gone again: is something deleting it?")
+    return topic
+
+
+def differences(topic: Topic, wanted: Wanted) -> list[str]:
+    """What an existing topic has otherwise than wanted, one warning each; the topic is left as it is."""
+    warnings = []
+    if "compact" not in topic.cleanup_policy:
+        warnings.append(
+            f"topic '{topic.name}' has cleanup.policy={topic.cleanup_policy}: it is not compacted, so old values stay "
+            "and retention may drop live keys; left as it is"
+        )
+    if wanted.partitions is not None and wanted.partitions != topic.partitions:
+        warnings.append(f"topic '{topic.name}' has {topic.partitions} partitions, the model asks for {wanted.partitions}; left as it is")
+    return warnings
