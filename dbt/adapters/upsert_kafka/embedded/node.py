@@ -1,0 +1,240 @@
+"""One Apache Kafka server process (KRaft): its properties, its storage, its start and the reason when there is none.
+
+Knows nothing of dbt projects and of who shares the broker; that is `project`. Tests build their clusters from it.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from dbt.adapters.upsert_kafka.embedded import supervisor
+from dbt.adapters.upsert_kafka.errors import EmbeddedBrokerError
+
+START_SECONDS = 120
+LOOPBACK = "127.0.0.1"
+
+# Small and quick to start rather than fast after an hour.
+JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+             "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss", "-Djava.awt.headless=true")  # fmt: skip
+
+SINGLE_NODE = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+    "num.partitions": "1",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+}
+
+# What broker.log says, and what that means to somebody who only ran dbt.
+_REASONS = (
+    (r"No space left on device", "no space left on the device that holds {folder}"),
+    (r"(?:Address already in use|BindException)", "its port is taken by another program"),
+    (r"Failed to acquire lock on file", "another Kafka process uses {folder}; stop it first"),
+    (r"(?:AccessDeniedException|Permission denied)", "{folder} is not writable"),
+    (r"OutOfMemoryError|insufficient memory", "not enough memory"),
+    (r"(?:NoClassDefFoundError|ClassNotFoundException)", "the cached Kafka jars are incomplete; delete their folder to fetch them again"),
+    (
+        r"(?:InconsistentClusterIdException|InconsistentBrokerMetadata|CorruptRecordException|Invalid cluster\.id|meta\.properties|Found problem)",
+        "its data in {folder} is damaged; delete that folder to start with no topics",
+    ),
+)
+
+
+def new_cluster_id() -> str:
+    """A Kafka UUID: 22 characters, and never a dash in front, which command lines take for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+def free_ports(count: int, preferred: Iterable[int] = ()) -> list[int]:
+    """Loopback ports that nobody listens on now; the preferred ones first, so that an address lasts over restarts."""
+    sockets: list[socket.socket] = []
+    try:
+        for port in [*preferred, *[0] * count]:
+            if len(sockets) == count:
+                break
+            s = socket.socket()
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind((LOOPBACK, port))
+                sockets.append(s)
+            except OSError:
+                s.close()
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+@dataclass(frozen=True)
+class Node:
+    """One server of a cluster; broker and controller in one process."""
+
+    folder: Path
+    jars: Path
+    java: str
+    cluster_id: str
+    port: int
+    controller_port: int
+    node_id: int = 1
+    voters: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    jvm_flags: tuple[str, ...] = ()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "broker.log"
+
+    @property
+    def state_file(self) -> Path:
+        return self.folder / "broker.json"
+
+    @property
+    def users_lock(self) -> Path:
+        return self.folder / "users.lock"
+
+    def server_properties(self) -> dict[str, str]:
+        """What the server is started with; paths are relative to its folder, so that no name of a folder needs escaping."""
+        return {
+            **SINGLE_NODE,
+            "process.roles": "broker,controller",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": self.voters or f"{self.node_id}@{LOOPBACK}:{self.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{LOOPBACK}:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": "data",
+            **self.properties,
+        }
+
+    def command(self, main: str, *arguments: str) -> list[str]:
+        """Command line of one of Kafka's main classes, to be run in the node's folder."""
+        # The JVM expands the asterisk itself: 46 paths would make `ps` unreadable.
+        return [self.java, *JVM_FLAGS, *self.jvm_flags, "-cp", str(self.jars / "*"), main, *arguments]
+
+    def prepare(self) -> None:
+        """Write the properties and format the storage if that was never done to its end."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self.folder / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in self.server_properties().items()))
+        formatted = self.folder / "formatted"
+        if formatted.exists():
+            return
+        # A format that died half-way left nothing worth keeping: no broker ever ran on it.
+        shutil.rmtree(self.folder / "data", ignore_errors=True)
+        done = subprocess.run(
+            self.command("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", "server.properties"),
+            cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.returncode != 0:
+            self.log.write_text(done.stdout + done.stderr)
+            raise EmbeddedBrokerError(f"Kafka's storage could not be formatted: {self.reason()}.")
+        formatted.write_text(self.cluster_id)
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start the server under its supervisor; it stops when nobody holds a shared lock on `users_lock` any more.
+
+        The caller holds such a lock, and goes on to `wait_until_ready`.
+        """
+        self.log.unlink(missing_ok=True)
+        self.users_lock.touch()
+        with open(self.state_file, "a+") as alive, open(self.log, "wb") as log:
+            fcntl.flock(alive, fcntl.LOCK_EX)
+            state = {"port": self.port, "controller_port": self.controller_port, "cluster_id": self.cluster_id}
+            arguments = [str(self.state_file.resolve()), str(self.users_lock.resolve()), str(self.log.resolve()), json.dumps(state)]
+            return subprocess.Popen(
+                [sys.executable, "-I", supervisor.__file__, *arguments, *self.command("kafka.Kafka", "server.properties")],
+                # A session of its own: Ctrl-C on dbt must not take the broker from other users.
+                cwd=self.folder, stdin=alive, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        """Return when the server answers.
+
+        Raises:
+            EmbeddedBrokerError: it ended, or did not answer in time.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise EmbeddedBrokerError(f"The embedded Kafka broker did not start: {self.reason()}. Its log: {self.log}")
+            if answers(self.bootstrap_servers, self.cluster_id):
+                return
+            time.sleep(0.1)
+        raise EmbeddedBrokerError(f"The embedded Kafka broker did not answer within {START_SECONDS} s. Its log: {self.log}")
+
+    def reason(self) -> str:
+        """Why the server ended, from what it logged."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        for pattern, meaning in _REASONS:
+            if re.search(pattern, text):
+                return meaning.format(folder=self.folder)
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", "SLF4J"))]
+        errors = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error", line)]
+        return (errors or lines or ["it said nothing"])[-1].rstrip(".")
+
+
+def answers(bootstrap_servers: str, cluster_id: str) -> bool:
+    """Whether a broker of that cluster serves requests at the address."""
+    host, port = bootstrap_servers.rsplit(":", 1)
+    # Kafka opens its port last; asking kafka-python any earlier fills the log with refused connections.
+    with socket.socket() as s:
+        s.settimeout(1)
+        if s.connect_ex((host, int(port))) != 0:
+            return False
+    try:
+        client = KafkaAdminClient(bootstrap_servers=bootstrap_servers, request_timeout_ms=10_000, bootstrap_timeout_ms=10_000)
+    except KafkaError:
+        return False
+    try:
+        found = client.describe_cluster()
+        return found["cluster_id"] == cluster_id and bool(found["brokers"])
+    except KafkaError:
+        return False
+    finally:
+        client.close()
+
+
+def read_state(path: Path) -> dict[str, int | str] | None:
+    """What a supervisor wrote about its broker; None if that is missing or damaged."""
+    try:
+        state = json.loads(path.read_text())
+        return state if {"port", "controller_port", "cluster_id"} <= state.keys() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def end(pid: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process that may be gone already."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
