@@ -5,16 +5,20 @@ The one place that knows which client takes which property, and where secrets ar
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from dbt.adapters.upsert_kafka import embedded
+from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError
 
 logger = AdapterLogger("upsert_kafka")
@@ -38,6 +42,26 @@ PYTHON_NAMES = {
 }
 JAAS_ENTRY = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
 BOOTSTRAP_TIMEOUT_MS = 20_000
+SECRET = re.compile(r"(^|\.)(sasl\.jaas\.config|.*password|.*\.key|.*token|.*secret)$")
+# Kafka's own config providers. Their aliases are none of those that Spark SQL would resolve itself (env, system, …).
+FROM_ENVIRONMENT, FROM_FILE = "dbtenv", "dbtfile"
+PROVIDERS = {
+    "config.providers": f"{FROM_ENVIRONMENT},{FROM_FILE}",
+    f"config.providers.{FROM_ENVIRONMENT}.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    f"config.providers.{FROM_FILE}.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+}
+
+
+def export_secrets(credentials: UpsertKafkaCredentials) -> None:
+    """Hand the profile's secrets to the JVM that will be started, through its environment and nowhere else."""
+    for name, value in credentials.kafka.items():
+        if SECRET.search(name):
+            os.environ[_variable(name)] = value
+
+
+def _variable(name: str) -> str:
+    # Spark redacts what is called a secret in its UI and event log.
+    return "DBT_UPSERT_KAFKA_SECRET_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
 @dataclass(frozen=True)
@@ -46,6 +70,31 @@ class KafkaSettings:
 
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    address_file: Path | None = None
+    """Where the embedded broker's address stands, which may be another in the next process."""
+
+    @classmethod
+    def of(
+        cls, credentials: UpsertKafkaCredentials, bootstrap_servers: str | None = None, properties: Mapping[str, str] | None = None
+    ) -> KafkaSettings:
+        """The profile's cluster, or a model's own; the embedded broker is up when this returns."""
+        merged = {**credentials.kafka, **(properties or {})}
+        servers = bootstrap_servers or credentials.bootstrap_servers
+        if servers != EMBEDDED:
+            return cls(servers, merged)
+        address = embedded.ensure_running(credentials.state_dir.parent)
+        file = credentials.state_dir / "address.properties"
+        line = f"bootstrap.servers={address}\n"
+        if not file.is_file() or file.read_text() != line:
+            file.write_text(line)
+        return cls(address, merged, file)
+
+    def catalog(self) -> dict[str, str]:
+        """Options for a catalog table that a later process reads: no secret, and no address that may be another by then."""
+        options = self.spark_source()
+        if self.address_file is not None:
+            options |= {"kafka.bootstrap.servers": f"${{{FROM_FILE}:{self.address_file}:bootstrap.servers}}", **_prefixed(PROVIDERS)}
+        return options
 
     def spark_source(self) -> dict[str, str]:
         """Options for Spark's Kafka source."""
@@ -84,4 +133,10 @@ class KafkaSettings:
             client.close()
 
     def _spark(self, properties: Mapping[str, str]) -> dict[str, str]:
-        return {"kafka.bootstrap.servers": self.bootstrap_servers} | {f"kafka.{k}": v for k, v in properties.items()}
+        secrets = {name: f"${{{FROM_ENVIRONMENT}:{_variable(name)}}}" for name in properties if SECRET.search(name)}
+        providers = PROVIDERS if secrets else {}
+        return {"kafka.bootstrap.servers": self.bootstrap_servers, **_prefixed({**properties, **secrets, **providers})}
+
+
+def _prefixed(properties: Mapping[str, str]) -> dict[str, str]:
+    return {f"kafka.{name}": value for name, value in properties.items()}

@@ -1,0 +1,162 @@
+"""dbt's connections on the process's Spark session: every statement runs when it is executed, every error surfaces where it happens.
+
+Leaves to `session` how Spark starts. One connection has its own temporary views and settings.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
+from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.spark.connections import SparkConnectionManager
+from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
+from pyspark.errors import PySparkException
+
+from dbt.adapters.upsert_kafka import session
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+
+if TYPE_CHECKING:
+    import agate
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import Row
+
+logger = AdapterLogger("upsert_kafka")
+
+Description = Sequence[tuple[str, str, None, None, None, None, bool]]
+
+
+class SessionHandle:
+    """What dbt calls a handle and a cursor: one Spark session, one statement at a time."""
+
+    def __init__(self, credentials: UpsertKafkaCredentials, name: str) -> None:
+        self.credentials = credentials
+        self.tag = "".join(c if c.isalnum() else "-" for c in name)
+        self._spark: SparkSession | None = None
+        self._frame: DataFrame | None = None
+        self._rows: Iterator[Row] | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """This connection's session: the process's Spark with temporary views and settings of its own."""
+        if self._spark is None:
+            shared = session.get_session(self.credentials)
+            self._spark = shared if self.credentials.remote else shared.newSession()
+            self._spark.addTag(self.tag)
+        return self._spark
+
+    def cursor(self) -> SessionHandle:
+        self._frame, self._rows = None, None
+        return self
+
+    def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
+        statement = sql.strip().removesuffix(";")
+        if bindings:
+            statement = statement % tuple(_literal(value) for value in bindings)
+        self._frame, self._rows = self.spark.sql(statement), None
+
+    def run(self) -> None:
+        """Run a query whose rows nobody fetches; commands have run already."""
+        if self._frame is not None and self._frame.columns:
+            self._frame.write.format("noop").mode("overwrite").save()
+
+    @property
+    def description(self) -> Description:
+        if self._frame is None:
+            return []
+        return [(f.name, f.dataType.simpleString(), None, None, None, None, f.nullable) for f in self._frame.schema.fields]
+
+    def fetchall(self) -> list[Row]:
+        return list(self._fetched())
+
+    def fetchmany(self, size: int) -> list[Row]:
+        if self._rows is None and self._frame is not None:
+            self._rows = iter(self._frame.take(size))
+        return [row for _, row in zip(range(size), self._fetched(), strict=False)]
+
+    def fetchone(self) -> Row | None:
+        return next(self._fetched(), None)
+
+    def cancel(self) -> None:
+        if self._spark is not None:
+            self._spark.interruptTag(self.tag)
+
+    def rollback(self) -> None:
+        """Spark has no transactions."""
+
+    def close(self) -> None:
+        self._frame, self._rows, self._spark = None, None, None
+
+    def _fetched(self) -> Iterator[Row]:
+        if self._rows is None:
+            self._rows = iter(self._frame.collect() if self._frame is not None else ())
+        return self._rows
+
+
+def _literal(value: Any) -> str:
+    """A bound value (dbt binds seeds' cells only) as a SQL literal that no quote or backslash can end."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, (int, float, Decimal)):
+        return f"'{value}'"
+    if isinstance(value, dt.datetime):
+        return f"'{value.isoformat(sep=' ')}'"
+    escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def error_line(error: BaseException) -> str:
+    """What a Spark error says, without its Java stack."""
+    if isinstance(error, PySparkException) and error.getCondition() is not None:
+        text = str(error.getMessage() or error)
+    else:
+        java = getattr(error, "java_exception", None)
+        text = str(java.getMessage()) if java is not None and java.getMessage() else str(error)
+    return text.split("\n\tat ")[0].split("JVM stacktrace")[0].strip()
+
+
+class UpsertKafkaConnectionManager(SparkConnectionManager):
+    """SQL through the session of this process."""
+
+    TYPE = "upsert_kafka"
+
+    @classmethod
+    def open(cls, connection: Connection) -> Connection:
+        if connection.state != ConnectionState.OPEN:
+            connection.handle = SessionHandle(connection.credentials, connection.name or "dbt")
+            connection.state = ConnectionState.OPEN
+        return connection
+
+    @contextmanager
+    def exception_handler(self, sql: str) -> Iterator[None]:
+        try:
+            yield
+        except DbtRuntimeError:
+            raise
+        except Exception as error:  # Py4J's and Spark's errors have no common base
+            logger.debug(f"Error while running:\n{sql}\n{error}")
+            raise DbtDatabaseError(error_line(error)) from error
+
+    def execute(
+        self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
+    ) -> tuple[AdapterResponse, agate.Table]:
+        from dbt_common.clients.agate_helper import empty_table
+
+        sql = self._add_query_comment(sql)
+        _, cursor = self.add_query(sql, auto_begin)
+        with self.exception_handler(sql):
+            if fetch:
+                table = self.get_result_from_cursor(cursor, limit)
+                return self.get_response(cursor), table
+            cursor.run()
+            return self.get_response(cursor), empty_table()
+
+    def cancel(self, connection: Connection) -> None:
+        if connection.handle is not None:
+            connection.handle.cancel()

@@ -1,0 +1,90 @@
+"""The adapter: dbt's entry points, each a call into the module that does the work."""
+
+from __future__ import annotations
+
+from multiprocessing.context import SpawnContext
+from pathlib import Path
+from typing import Any
+
+from dbt.adapters.base.meta import available
+from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.spark.impl import SparkAdapter
+
+from dbt.adapters.upsert_kafka import options, publish
+from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.debug import report
+from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.publish import Publication, Request
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.topics import Wanted
+
+logger = AdapterLogger("upsert_kafka")
+
+
+class UpsertKafkaAdapter(SparkAdapter):
+    """dbt-spark's child: its views, tables and seeds, and topics beside them."""
+
+    ConnectionManager = UpsertKafkaConnectionManager
+    Relation = UpsertKafkaRelation
+
+    def __init__(self, config: Any, mp_context: SpawnContext) -> None:
+        super().__init__(config, mp_context)
+        # `dbt debug` outside a project has a profile only.
+        config.credentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
+
+    @available.parse(lambda *args, **kwargs: None)
+    def check_options(self, model: dict[str, Any]) -> options.ModelOptions:
+        """Read and check a model's options, before any I/O; warnings are logged."""
+        parsed = options.parse(model["config"]["materialized"], model["name"], model["config"])
+        for warning in parsed.warnings:
+            logger.warning(warning)
+        return parsed
+
+    @available.parse(lambda *args, **kwargs: Publication(_message=""))
+    def publish(
+        self,
+        model: dict[str, Any],
+        parsed: options.ModelOptions,
+        sql: str,
+        relation: UpsertKafkaRelation,
+        existing: UpsertKafkaRelation | None,
+        topic: str,
+        full_refresh: bool,
+        publishes: bool,
+    ) -> Publication:
+        """Make the model's topic equal to its SELECT; see `publish.publish`."""
+        handle = self._handle()
+        with self.connections.exception_handler(sql):
+            request = Request(
+                model=model["name"],
+                options=parsed,
+                topic=topic,
+                wanted=self._wanted(parsed),
+                kafka=self._kafka(parsed),
+                relation=relation,
+                existing=existing,
+                full_refresh=full_refresh,
+                publishes=publishes,
+            )
+            return publish.publish(handle.spark, handle.spark.sql(sql), request)
+
+    def debug_query(self) -> None:
+        credentials = self.config.credentials
+        for line in report(self._handle().spark, credentials, KafkaSettings.of(credentials)):
+            logger.info(line)
+
+    def _handle(self) -> SessionHandle:
+        return self.connections.get_thread_connection().handle
+
+    def _kafka(self, parsed: options.ModelOptions) -> KafkaSettings:
+        return KafkaSettings.of(self.config.credentials, parsed.bootstrap_servers, parsed.properties)
+
+    def _wanted(self, parsed: options.ModelOptions) -> Wanted:
+        credentials: UpsertKafkaCredentials = self.config.credentials
+        defaults = credentials.topic_defaults
+        return Wanted(
+            partitions=parsed.partitions if parsed.partitions is not None else defaults.get("partitions"),
+            replication_factor=parsed.replication_factor if parsed.replication_factor is not None else defaults.get("replication_factor"),
+            config={str(k): str(v) for k, v in {**(defaults.get("config") or {}), **parsed.topic_config}.items()},
+        )

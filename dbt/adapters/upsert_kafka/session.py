@@ -1,0 +1,171 @@
+"""One Spark per process: started once, quiet, with the Kafka and Avro jars of its own version.
+
+Leaves to `connections` how dbt's statements run on it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+from dbt.adapters.events.logging import AdapterLogger
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka import java
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings, export_secrets
+
+logger = AdapterLogger("upsert_kafka")
+
+SCALA = "2.13"
+# Already inside Spark; a second copy would only be fetched, not used.
+INSIDE_SPARK = ("com.github.luben", "com.google.code.findbugs", "org.apache.hadoop", "org.lz4", "org.scala-lang", "org.slf4j", "org.xerial.snappy")
+METASTORE_SETTINGS = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL", "spark.sql.catalogImplementation")
+LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} Spark %p %c{1}: %m%n%ex{0}
+# What goes wrong in a job reaches the user as the model's error, once.
+logger.spark.name = org.apache.spark
+logger.spark.level = off
+logger.hive.name = org.apache.hadoop.hive
+logger.hive.level = off
+logger.hive2.name = hive
+logger.hive2.level = off
+logger.nucleus.name = DataNucleus
+logger.nucleus.level = off
+logger.kafka.name = org.apache.kafka
+logger.kafka.level = off
+"""
+
+_lock = threading.Lock()
+_session: SparkSession | None = None
+_catalog_lock: IO[str] | None = None
+
+
+def kafka_jars(spark_version: str) -> list[str]:
+    """Coordinates of the jars that Spark needs to speak Kafka and Avro."""
+    names = ("spark-sql-kafka-0-10", "spark-avro")
+    return [f"org.apache.spark:{name}_{SCALA}:{spark_version}" for name in names]
+
+
+def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
+    """The process's Spark session, started on first use; safe to call from every thread."""
+    global _session
+    with _lock:
+        if _session is None:
+            with ThreadPoolExecutor(1) as background:
+                # Views read the topic, so whoever has Spark has the broker; both take seconds to start, so both at once.
+                broker = background.submit(KafkaSettings.of, credentials)
+                _session = _connect(credentials.remote) if credentials.remote else _start(credentials)
+                broker.result()
+            atexit.register(_stop)
+        return _session
+
+
+def is_local(credentials: UpsertKafkaCredentials) -> bool:
+    """Whether Spark runs inside this process."""
+    return credentials.remote is None and (credentials.master or "local").startswith("local")
+
+
+def _connect(remote: str | None) -> SparkSession:
+    try:
+        return SparkSession.builder.remote(remote).getOrCreate()
+    except Exception as error:  # gRPC's and pyspark's errors have no common base
+        logger.debug(f"Spark Connect: {error!r}")
+        raise UpsertKafkaError(f"No Spark Connect server answered at '{remote}' ({type(error).__name__}): check remote in your profile") from error
+
+
+def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
+    import pyspark
+
+    java.find_java()
+    export_secrets(credentials)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = _settings(credentials, pyspark.__version__)
+    if settings["spark.sql.catalogImplementation"] == "hive" and not any(name in credentials.spark for name in METASTORE_SETTINGS):
+        settings |= _project_catalog(credentials.state_dir)
+    builder = SparkSession.builder
+    for name, value in {**settings, **credentials.spark}.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+        # The first statement boots the catalog; better here, with a message of its own, than inside a model.
+        session.sql("show databases").collect()
+    except Exception as error:  # Py4J's and Spark's errors have no common base
+        logger.debug(f"Spark did not start: {error!r}")
+        raise UpsertKafkaError(_why_not_started(error, credentials)) from error
+    return session
+
+
+def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, Any]:
+    log4j = java.cache_dir() / "log4j2.properties"
+    if not log4j.is_file() or log4j.read_text() != LOG4J:
+        log4j.parent.mkdir(parents=True, exist_ok=True)
+        log4j.write_text(LOG4J)
+    jars = credentials.jars
+    if jars is None:
+        jars = [str(jar) for jar in java.fetch_jars("spark-kafka", kafka_jars(version), INSIDE_SPARK)]
+    missing = [jar for jar in jars if not Path(jar).is_file()]
+    if missing:
+        raise UpsertKafkaError(f"jars in your profile name files that are not there: {', '.join(missing)}")
+    return {
+        "spark.master": credentials.master or "local[*]",
+        "spark.app.name": "dbt-upsert-kafka",
+        "spark.jars": ",".join(jars),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        "spark.sql.catalogImplementation": "hive",
+        # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.
+        "spark.sql.ansi.enabled": "true",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j} -Dderby.stream.error.file=/dev/null",
+    }
+
+
+def _project_catalog(state_dir: Path) -> dict[str, str]:
+    """Keep catalog and tables in the project's folder, for one process at a time (Derby allows no more)."""
+    global _catalog_lock
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _catalog_lock = open(state_dir / "catalog.lock", "w")
+    try:
+        fcntl.flock(_catalog_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UpsertKafkaError(
+            f"Another dbt process uses this project's Spark catalog ('{state_dir / 'metastore'}'), and it allows one at a time: "
+            "wait for it to end, or point spark.hadoop.hive.metastore.uris in your profile to a shared metastore"
+        ) from error
+    return {
+        "spark.sql.warehouse.dir": str(state_dir / "warehouse"),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={state_dir / 'metastore'};create=true",
+    }
+
+
+def _why_not_started(error: Exception, credentials: UpsertKafkaCredentials) -> str:
+    text = str(error)
+    if "XSDB6" in text or "Another instance of Derby" in text:
+        return "Another process uses this project's Spark catalog, and Derby allows one at a time: wait for it to end"
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    master = credentials.master or "local[*]"
+    return f"Spark did not start with master '{master}': {first[:300]}; check master and spark in your profile"
+
+
+def _stop() -> None:
+    global _session
+    if _session is not None:
+        try:
+            _session.stop()
+        except (PySparkException, OSError) as error:
+            logger.debug(f"Spark ended before it was stopped: {error!r}")
+        _session = None
