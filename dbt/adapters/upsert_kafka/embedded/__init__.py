@@ -25,9 +25,9 @@ from typing import IO
 
 from dbt.adapters.events.logging import AdapterLogger
 
-from dbt.adapters.upsert_kafka.embedded import distribution
-from dbt.adapters.upsert_kafka.embedded.node import Node, answers, end, free_ports, new_cluster_id, read_state
+from dbt.adapters.upsert_kafka.embedded.node import Node, answers, end, free_ports, kafka_jars, new_cluster_id, read_state
 from dbt.adapters.upsert_kafka.errors import EmbeddedBrokerError
+from dbt.adapters.upsert_kafka.java import find_java
 
 STOP_SECONDS = 30
 PORT_ATTEMPTS = 3
@@ -55,15 +55,11 @@ def broker_folder(project_dir: Path) -> Path:
     return Path(project_dir).resolve() / ".upsert_kafka" / "broker"
 
 
-def ensure_running(project_dir: Path, say: distribution.Say | None = None) -> str:
+def ensure_running(project_dir: Path) -> str:
     """Bootstrap servers of the project's broker, which runs when this returns and until `stop` or the end of the process.
 
-    Args:
-        project_dir: the dbt project's folder.
-        say: takes lines of progress; dbt's log if None.
-
     Raises:
-        EmbeddedBrokerError: no Java, no jars, or no start; the message says which and what to do.
+        UpsertKafkaError: no Java, no jars, or no start; the message says which and what to do.
     """
     folder = broker_folder(project_dir)
     with _mutex:
@@ -74,7 +70,7 @@ def ensure_running(project_dir: Path, say: distribution.Say | None = None) -> st
             _logger.warning(f"The embedded Kafka broker of {folder} ended unexpectedly; starting it again")
             _release(use)
         try:
-            _uses[folder] = _share(folder, say or _logger.info)
+            _uses[folder] = _share(folder)
         except OSError as e:
             reason = "no space left on the device" if e.errno == errno.ENOSPC else e
             raise EmbeddedBrokerError(f"The embedded Kafka broker can't use {folder}: {reason}.") from e
@@ -94,13 +90,14 @@ def stop(project_dir: Path | None = None) -> bool:
     """
     with _mutex:
         uses = [use for folder, use in _uses.items() if project_dir is None or folder == broker_folder(project_dir)]
-        return any([_release(use) for use in uses])
+        go_on = [_release(use) for use in uses]
+    return any(go_on)
 
 
 atexit.register(stop)
 
 
-def _share(folder: Path, say: distribution.Say) -> _Use:
+def _share(folder: Path) -> _Use:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.parent.chmod(0o700)
     (folder.parent / ".gitignore").write_text("*\n")
@@ -112,7 +109,7 @@ def _share(folder: Path, say: distribution.Say) -> _Use:
             fcntl.flock(starting, fcntl.LOCK_EX)
             if address := _running(folder):
                 return _Use(folder, lock, address, None)
-            return _start(folder, lock, say)
+            return _start(folder, lock)
     except BaseException:
         lock.close()
         raise
@@ -143,8 +140,8 @@ def _running(folder: Path) -> str | None:
     return None
 
 
-def _start(folder: Path, lock: IO[str], say: distribution.Say) -> _Use:
-    java, jars = distribution.java(), distribution.kafka_jars(say=say)
+def _start(folder: Path, lock: IO[str]) -> _Use:
+    java, jars = str(find_java()), kafka_jars()
     last = read_state(folder / "broker.json") or {}
     formatted = folder / "formatted"
     cluster_id = formatted.read_text().strip() if formatted.exists() else new_cluster_id()

@@ -26,7 +26,10 @@ from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka.embedded import supervisor
 from dbt.adapters.upsert_kafka.errors import EmbeddedBrokerError
+from dbt.adapters.upsert_kafka.java import fetch_jars
 
+KAFKA_VERSION = "4.1.1"
+JARS_VARIABLE = "UPSERT_KAFKA_BROKER_JARS"
 START_SECONDS = 120
 LOOPBACK = "127.0.0.1"
 
@@ -61,6 +64,17 @@ _REASONS = (
         "its data in {folder} is damaged; delete that folder to start with no topics",
     ),
 )
+
+
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+    """Folder with a broker's jars: the one that the environment names, for machines without a package registry, or the user's cache."""
+    given = os.environ.get(JARS_VARIABLE)
+    if given and version == KAFKA_VERSION:
+        if not list(Path(given).glob("kafka_*.jar")):
+            raise EmbeddedBrokerError(f"{JARS_VARIABLE}='{given}' holds no kafka_*.jar: point it at the `libs` folder of a Kafka {version}")
+        return Path(given)
+    # Kafka brings no logging backend, and without one the reason why a broker did not start would be lost.
+    return fetch_jars("kafka", [f"org.apache.kafka:kafka_2.13:{version}", "org.slf4j:slf4j-simple:1.7.36"])[0].parent
 
 
 def new_cluster_id() -> str:
@@ -152,7 +166,7 @@ class Node:
         shutil.rmtree(self.folder / "data", ignore_errors=True)
         done = subprocess.run(
             self.command("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", "server.properties"),
-            cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+            cwd=self.folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if done.returncode != 0:
             self.log.write_text(done.stdout + done.stderr)
