@@ -1,0 +1,222 @@
+"""Reads a model's settings in every spelling: config() names, YAML names, and WITH clauses of Flink, Alibaba Cloud and Huawei DLI.
+
+Gives each setting its name in the table and the place where it was written. Leaves to `options` whether its value is right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from dbt.adapters.upsert_kafka import kafka_properties
+from dbt.adapters.upsert_kafka.option_table import (
+    CONNECTOR_VERSIONS,
+    CONNECTORS,
+    DBT_CONFIGS,
+    FORMAT_OPTIONS,
+    OPTIONS,
+    FormatOption,
+    Option,
+    underscored,
+)
+
+
+@dataclass(frozen=True)
+class SideOption:
+    """A format option of the key, of the value, or (side '') of both."""
+
+    side: str
+    format: str
+    option: FormatOption
+
+    @property
+    def name(self) -> str:
+        return underscored(".".join(filter(None, (self.side, self.format, self.option.name))))
+
+
+@dataclass(frozen=True)
+class ClientProperty:
+    """One Kafka client property."""
+
+    key: str
+
+    @property
+    def name(self) -> str:
+        return f"properties {self.key}"
+
+
+Known = Option | SideOption | ClientProperty
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value as the user wrote it, and where."""
+
+    known: Known
+    place: str
+    raw: Any
+
+
+@dataclass
+class Collected:
+    """All settings of a model, and what was wrong with their names."""
+
+    settings: list[Setting] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def _side_options() -> Iterable[tuple[str, SideOption]]:
+    for option in FORMAT_OPTIONS:
+        for format_ in option.formats:
+            for side in ("", "key", "value"):
+                for name in (option.name, *option.aliases):
+                    yield ".".join(filter(None, (side, format_, name))), SideOption(side, format_, option)
+
+
+FLINK: Mapping[str, Known] = {name: o for o in OPTIONS for name in o.flink if not name.endswith("*")} | dict(_side_options())
+HUAWEI: Mapping[str, Known] = {name: o for o in OPTIONS for name in o.huawei if not name.endswith("*")} | {
+    f"format.{o.name}": SideOption("", "csv", o) for o in FORMAT_OPTIONS if "csv" in o.formats
+}
+CONFIG: Mapping[str, Known] = {underscored(name): known for name, known in FLINK.items()} | {o.name: o for o in OPTIONS}
+
+_FAMILIES = {"Flink's": (FLINK, "connector", "properties."), "Huawei DLI's": (HUAWEI, "connector.type", "connector.properties.")}
+
+
+def collect(materialization: str, config: Mapping[str, Any]) -> Collected:
+    """Read config() and its with_options into settings of the table."""
+    found = Collected()
+    for key, raw in config.items():
+        if raw is not None and underscored(key) not in DBT_CONFIGS:
+            _config_key(key, raw, found)
+    clause = config.get("with_options")
+    if clause is not None:
+        _with_clause(materialization, clause, found)
+    return found
+
+
+def shown(name: str, value: Any, secret: bool = False) -> str:
+    """A value as messages show it: short, and never one that may be a secret."""
+    if secret or kafka_properties.is_secret(name):
+        return "***"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = re.sub(r"[^\s'/,@]+@", "***@", repr(value))
+    return text if len(text) <= 80 else text[:77] + "…" + text[-1]
+
+
+def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The name that is most like `name`."""
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=cutoff)), None)
+
+
+def _config_key(key: str, raw: Any, found: Collected) -> None:
+    name = underscored(key)
+    if name == "properties":
+        _property_map(key, raw, found)
+    elif known := CONFIG.get(name):
+        found.settings.append(Setting(known, key, _fields_list(key, raw)))
+    elif key.startswith("properties."):
+        found.settings.append(_property(key.removeprefix("properties."), key, raw))
+    elif name.startswith("properties_"):
+        found.settings.append(_property(kafka_properties.from_underscores(name.removeprefix("properties_")), key, raw))
+    elif key in HUAWEI or key.startswith(("connector.", "connector_")) or key == "connector":
+        found.warnings.append(f"{key} is not read here: it belongs into with_options")
+    elif near := _near_miss(name):
+        found.warnings.append(f"{key} is not an option and has no effect; did you mean {near}?")
+
+
+def _near_miss(name: str) -> str | None:
+    if name == "primary_key":
+        return "unique_key"
+    endings = [known for known in CONFIG if len(name) >= 8 and known.endswith("_" + name)]
+    return nearest(name.lower(), CONFIG, cutoff=0.85) or (endings[0] if len(endings) == 1 else None)
+
+
+def _property(name: str, place: str, raw: Any) -> Setting:
+    return Setting(FLINK["properties.bootstrap.servers"] if name == "bootstrap.servers" else ClientProperty(name), place, raw)
+
+
+def _property_map(place: str, raw: Any, found: Collected) -> None:
+    if not isinstance(raw, Mapping) or not all(isinstance(name, str) for name in raw):
+        found.problems.append(f"{place}: must be a map of Kafka property names to values, and is a {type(raw).__name__}")
+        return
+    found.settings.extend(_property(name, f"{place} {name}", value) for name, value in raw.items() if value is not None)
+
+
+def _fields_list(key: str, raw: Any) -> Any:
+    # Flink's lists of columns are one text.
+    return [name.strip() for name in raw.split(";")] if underscored(key) == "key_fields" and isinstance(raw, str) else raw
+
+
+def _with_clause(materialization: str, clause: Any, found: Collected) -> None:
+    options = _clause_text(clause) if isinstance(clause, str) else clause
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        found.problems.append(
+            "with_options: must be a map such as {'connector': 'upsert-kafka', 'topic': 'users'}, or a WITH clause's text"
+        )
+        return
+    families = {name: _family(name) for name in options}
+    examples = {family: name for name, family in reversed(families.items()) if family}
+    if len(examples) > 1:
+        mixed = " with ".join(f"{family} spelling ('{examples[family]}')" for family in _FAMILIES)
+        found.problems.append(f"with_options: mixes {mixed}; keep to one of them")
+    default = next(iter(examples), "Flink's")
+    for name, raw in options.items():
+        if raw is not None:
+            _with_option(materialization, families[name] or default, name, raw, found)
+
+
+def _family(name: str) -> str | None:
+    for family, (names, connector, prefix) in _FAMILIES.items():
+        if name in names or name == connector or name.startswith(prefix):
+            return family
+    return "Huawei DLI's" if name.startswith(("connector.", "format.")) else None
+
+
+def _with_option(materialization: str, family: str, name: str, raw: Any, found: Collected) -> None:
+    names, connector, prefix = _FAMILIES[family]
+    place = f"with_options '{name}'"
+    if name == connector:
+        _connector(materialization, place, raw, found)
+    elif name == "connector.version":
+        if raw not in CONNECTOR_VERSIONS:
+            found.problems.append(f"{place}={shown(name, raw)}: must be one of {', '.join(map(repr, CONNECTOR_VERSIONS))}")
+    elif known := names.get(name):
+        found.settings.append(Setting(known, place, _fields_list(name, raw)))
+    elif name.startswith(prefix):
+        found.settings.append(_property(name.removeprefix(prefix), place, raw))
+    elif underscored(name) in CONFIG:
+        written = [n for n, known in names.items() if known == CONFIG[underscored(name)]]
+        instead = f"write '{written[0]}'" if written else f"set {underscored(name)} in config()"
+        found.problems.append(f"{place}={shown(name, raw)}: is not part of a WITH clause; {instead}")
+    else:
+        near = nearest(name, [*names, connector, *([] if family == "Flink's" else ["connector.version"])])
+        hint = f"; did you mean '{near}'?" if near else ""
+        found.problems.append(f"{place}={shown(name, raw)}: is not an option in {family} spelling{hint}")
+
+
+def _connector(materialization: str, place: str, raw: Any, found: Collected) -> None:
+    if raw not in CONNECTORS:
+        found.problems.append(
+            f"{place}={shown('connector', raw)}: must be one of {', '.join(CONNECTORS)}; this adapter has no other connector"
+        )
+    elif materialization not in CONNECTORS[raw]:
+        wanted = " or ".join(f"materialized='{m}'" for m in CONNECTORS[raw])
+        found.problems.append(
+            f"{place}={shown('connector', raw)}: the model has materialized='{materialization}'; this connector is {wanted}"
+        )
+
+
+def _clause_text(text: str) -> dict[str, str] | None:
+    """The options of a WITH clause that was pasted as text, `'topic' = 'users', …`; None when it can't be read."""
+    text = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE).strip().rstrip(";").strip()
+    if wrapped := re.fullmatch(r"(?:WITH\s*)?\((.*)\)", text, flags=re.IGNORECASE | re.DOTALL):
+        text = wrapped[1].strip()
+    pair = r"'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'"
+    if not re.fullmatch(rf"{pair}(?:\s*,\s*{pair})*\s*,?", text):
+        return None
+    return {name.replace("''", "'"): value.replace("''", "'") for name, value in re.findall(pair, text)}

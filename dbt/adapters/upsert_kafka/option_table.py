@@ -1,0 +1,548 @@
+"""The table of options: every name, dialect, type, default, rule and meaning, once.
+
+The checker (`options`), the readers of dialects (`option_dialects`) and docs/options.md are derived from it; nothing else in
+the package knows how an option is spelled or what it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dbt.adapters.upsert_kafka import option_types as t
+from dbt.adapters.upsert_kafka.option_types import ValueType
+
+UPSERT_KAFKA, KAFKA, KAFKA_SOURCE = MATERIALIZATIONS = ("upsert_kafka", "kafka", "kafka_source")
+SINKS = (UPSERT_KAFKA, KAFKA)
+
+PLAIN_FORMATS = ("csv", "json", "avro", "avro-confluent")
+CDC_FORMATS = ("debezium-json", "canal-json")
+FORMATS = PLAIN_FORMATS + CDC_FORMATS
+
+EVERY_VALUE = ("*",)
+
+NOT_AVAILABLE_YET: dict[str, tuple[Any, ...]] = {
+    # option: the values that another issue still builds. Delete the line (or the value) when its behaviour has landed.
+    "key_format": ("csv", "avro", "avro-confluent"),
+    "value_format": ("csv", "avro", "avro-confluent", "debezium-json", "canal-json"),
+    "update_mode": ("retract", "append"),
+    "sink_ignore_retraction": (True,),
+    "sink_partitioner": ("fixed", "round-robin", "custom"),
+    "sink_partitioner_class": EVERY_VALUE,
+    "sink_delivery_guarantee": ("none", "exactly-once"),
+    "sink_transactional_id_prefix": EVERY_VALUE,
+    "sink_parallelism": EVERY_VALUE,
+    "headers": EVERY_VALUE,
+    "topic_pattern": EVERY_VALUE,
+    "scan_startup_mode": EVERY_VALUE,
+    "scan_startup_timestamp_millis": EVERY_VALUE,
+    "scan_startup_specific_offsets": EVERY_VALUE,
+    "scan_bounded_mode": EVERY_VALUE,
+    "scan_bounded_timestamp_millis": EVERY_VALUE,
+    "scan_bounded_specific_offsets": EVERY_VALUE,
+    "ignore_parse_errors": (True,),
+    "delete_when": EVERY_VALUE,
+    "missing_keys": ("keep",),
+    "max_deletes": EVERY_VALUE,
+    "allow_empty": (True,),
+    "on_duplicate_key": ("latest",),
+    "sequence_by": EVERY_VALUE,
+    "exclude_columns": EVERY_VALUE,
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """A condition on another option: that it is set, or set to one of `values`; on one materialization or on all."""
+
+    option: str
+    values: tuple[Any, ...] = ()
+    on: tuple[str, ...] = MATERIALIZATIONS
+
+    def __str__(self) -> str:
+        return self.option + (
+            "=" + " or ".join(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values) if self.values else ""
+        )
+
+    def met(self, values: Mapping[str, Any]) -> bool:
+        value = values.get(self.option)
+        return value in self.values if self.values else value not in (None, (), "", {})
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table."""
+
+    name: str
+    type: ValueType
+    meaning: str
+    flink: tuple[str, ...] = ()
+    huawei: tuple[str, ...] = ()
+    on: tuple[str, ...] = MATERIALIZATIONS
+    default: Any = None
+    default_text: str = "–"
+    values_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values that a materialization takes, where these are fewer than the type's."""
+    default_on: Mapping[str, Any] = field(default_factory=dict)
+    required_on: tuple[str, ...] = ()
+    needs: tuple[Need, ...] = ()
+    excludes: tuple[Need, ...] = ()
+    value_needs: Mapping[Any, tuple[Need, ...]] = field(default_factory=dict)
+    secret: bool = False
+    no_effect: str = ""
+    """Why the option is checked and then has nothing to do here."""
+
+
+@dataclass(frozen=True)
+class FormatOption:
+    """An option of one or more formats; its names are made by rule: `csv_…` for both sides, `key_csv_…`, `value_csv_…`."""
+
+    formats: tuple[str, ...]
+    name: str
+    type: ValueType
+    meaning: str
+    default_text: str = "–"
+    aliases: tuple[str, ...] = ()
+    on: tuple[str, ...] = MATERIALIZATIONS
+    secret: bool = False
+    per_side: bool = False
+    """Key and value can't share one: say it for each."""
+
+    @property
+    def short(self) -> str:
+        return underscored(self.name)
+
+
+def underscored(name: str) -> str:
+    """The one rule for names: a dot or a hyphen is an underscore."""
+    return name.replace(".", "_").replace("-", "_")
+
+
+_KEYED = (Need("unique_key"),)
+# An append of events has no rows that could vanish or collide; change events have.
+_CHANGES = (Need("value_format", CDC_FORMATS, on=(KAFKA,)),)
+_STARTUP_MODES = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
+_BOUNDED_MODES = ("latest-offset", "group-offsets", "timestamp", "specific-offsets")
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "topic",
+        t.TOPIC,
+        "The topic that is written, or for a source read; a source takes a list `a;b`.",
+        flink=("topic",),
+        huawei=("connector.topic",),
+        default_text="`<schema>.<alias>` (macro `generate_topic_name`); a source must name it",
+    ),
+    Option(
+        "topic_pattern",
+        t.PATTERN,
+        "A regular expression that whole topic names must match; all of these topics are read.",
+        flink=("topic-pattern",),
+        on=(KAFKA_SOURCE,),
+        excludes=(Need("topic"),),
+    ),
+    Option(
+        "bootstrap_servers",
+        t.SERVERS,
+        "The brokers to start from, when this model's are not those of the profile.",
+        flink=("properties.bootstrap.servers",),
+        huawei=("connector.properties.bootstrap.servers",),
+        default_text="the profile's",
+    ),
+    Option(
+        "properties",
+        t.PLAIN_MAP,
+        "Properties for the Kafka clients by their Java names; each reaches the clients that know it.",
+        flink=("properties.*",),
+        huawei=("connector.properties.*",),
+        default_text="{}",
+        secret=True,
+    ),
+    Option(
+        "unique_key",
+        t.COLUMNS,
+        "The columns that make the message key, in this order.",
+        flink=("key.fields",),
+        required_on=(UPSERT_KAFKA,),
+        default_text="required by `upsert_kafka`",
+    ),
+    Option(
+        "format",
+        t.choice(*FORMATS),
+        "Sets key_format and value_format where these are not set themselves (a CDC format only value_format).",
+        flink=("format",),
+        huawei=("format.type",),
+        values_on={UPSERT_KAFKA: PLAIN_FORMATS},
+    ),
+    Option(
+        "key_format",
+        t.choice(*PLAIN_FORMATS),
+        "How the key columns become the bytes of the message key.",
+        flink=("key.format",),
+        default="json",
+        needs=_KEYED,
+    ),
+    Option(
+        "value_format",
+        t.choice(*FORMATS),
+        "How the columns become the bytes of the message value.",
+        flink=("value.format",),
+        default="json",
+        values_on={UPSERT_KAFKA: PLAIN_FORMATS},
+        value_needs={f: (Need("unique_key", on=(KAFKA,)),) for f in CDC_FORMATS},
+    ),
+    Option(
+        "value_fields_include",
+        t.choice("ALL", "EXCEPT_KEY"),
+        "Whether the message value repeats the key columns.",
+        flink=("value.fields-include",),
+        default="ALL",
+        value_needs={"EXCEPT_KEY": _KEYED},
+    ),
+    Option(
+        "key_fields_prefix",
+        t.TEXT,
+        "A prefix of the key columns' names that is taken off in the message key.",
+        flink=("key.fields-prefix",),
+        needs=(Need("value_fields_include", ("EXCEPT_KEY",)), *_KEYED),
+    ),
+    Option(
+        "update_mode",
+        t.choice("upsert", "retract", "append"),
+        "`upsert`: changed rows as values, vanished keys as tombstones. `retract`: an update is a null, then the new value. "
+        "`append`: only keys that the topic lacks; a changed row is an error.",
+        huawei=("update-mode",),
+        on=SINKS,
+        default="upsert",
+        values_on={KAFKA: ("append",)},
+        default_on={KAFKA: "append"},
+    ),
+    Option(
+        "sink_ignore_retraction",
+        t.BOOLEAN,
+        "Never write a null.",
+        huawei=("connector.sink.ignore-retraction",),
+        on=(UPSERT_KAFKA,),
+        default=False,
+    ),
+    Option(
+        "sink_partitioner",
+        t.choice("default", "fixed", "round-robin", "custom", dotted=True),
+        "Where a new key goes (`default`: Kafka's murmur2 of the key); a key that the topic holds stays where it is. "
+        "A dotted name is `custom` with that sink_partitioner_class.",
+        flink=("sink.partitioner",),
+        huawei=("connector.sink-partitioner",),
+        on=SINKS,
+        default="default",
+        value_needs={"custom": (Need("sink_partitioner_class"),)},
+    ),
+    Option(
+        "sink_partitioner_class",
+        t.FUNCTION,
+        "The Python function `f(key, value, partitions) -> int` that places new keys.",
+        huawei=("connector.sink-partitioner-class",),
+        on=SINKS,
+        needs=(Need("sink_partitioner", ("custom",)),),
+    ),
+    Option(
+        "sink_delivery_guarantee",
+        t.choice("none", "at-least-once", "exactly-once"),
+        "`none`: the broker's answer is not awaited. `at-least-once`: all replicas have answered. `exactly-once`: the run is one transaction.",
+        flink=("sink.delivery-guarantee", "sink.semantic"),
+        on=SINKS,
+        default="at-least-once",
+    ),
+    Option(
+        "sink_transactional_id_prefix",
+        t.TEXT,
+        "How the transactional ids of exactly-once runs begin.",
+        flink=("sink.transactional-id-prefix",),
+        on=SINKS,
+        default="dbt-upsert-kafka",
+    ),
+    Option(
+        "sink_parallelism",
+        t.whole_number(1),
+        "How many Spark tasks write.",
+        flink=("sink.parallelism",),
+        on=SINKS,
+        default_text="Spark's",
+    ),
+    Option(
+        "sink_buffer_flush_max_rows",
+        t.whole_number(0),
+        "Flink's buffer that keeps the last change of a key before it writes.",
+        flink=("sink.buffer-flush.max-rows",),
+        on=SINKS,
+        no_effect="a run writes each key once",
+    ),
+    Option(
+        "sink_buffer_flush_interval",
+        t.DURATION,
+        "How long Flink's buffer waits before it writes.",
+        flink=("sink.buffer-flush.interval",),
+        on=SINKS,
+        no_effect="a run writes each key once",
+    ),
+    Option(
+        "headers",
+        t.SQL_MAP,
+        "Headers of every message: name and SQL expression over the SELECT's columns.",
+        on=SINKS,
+        default_text="{}",
+    ),
+    Option(
+        "scan_startup_mode",
+        t.choice(*_STARTUP_MODES),
+        "Where reading starts.",
+        flink=("scan.startup.mode",),
+        on=(KAFKA_SOURCE,),
+        default_text="group-offsets with properties group.id, else earliest-offset",
+        value_needs={
+            "timestamp": (Need("scan_startup_timestamp_millis"),),
+            "specific-offsets": (Need("scan_startup_specific_offsets"),),
+            "group-offsets": (Need("properties group.id"),),
+        },
+    ),
+    Option(
+        "scan_startup_timestamp_millis",
+        t.whole_number(0),
+        "The time from which messages are read, in milliseconds since 1970.",
+        flink=("scan.startup.timestamp-millis",),
+        on=(KAFKA_SOURCE,),
+        needs=(Need("scan_startup_mode", ("timestamp",)),),
+    ),
+    Option(
+        "scan_startup_specific_offsets",
+        t.OFFSETS,
+        "The first offset to read, by partition; only with a single topic.",
+        flink=("scan.startup.specific-offsets",),
+        on=(KAFKA_SOURCE,),
+        needs=(Need("scan_startup_mode", ("specific-offsets",)),),
+    ),
+    Option(
+        "scan_bounded_mode",
+        t.choice(*_BOUNDED_MODES, because=": a dbt run is always bounded"),
+        "Where reading ends; a dbt run is always bounded.",
+        flink=("scan.bounded.mode",),
+        on=(KAFKA_SOURCE,),
+        default="latest-offset",
+        value_needs={
+            "timestamp": (Need("scan_bounded_timestamp_millis"),),
+            "specific-offsets": (Need("scan_bounded_specific_offsets"),),
+            "group-offsets": (Need("properties group.id"),),
+        },
+    ),
+    Option(
+        "scan_bounded_timestamp_millis",
+        t.whole_number(0),
+        "The time before which messages are read, in milliseconds since 1970.",
+        flink=("scan.bounded.timestamp-millis",),
+        on=(KAFKA_SOURCE,),
+        needs=(Need("scan_bounded_mode", ("timestamp",)),),
+    ),
+    Option(
+        "scan_bounded_specific_offsets",
+        t.OFFSETS,
+        "The offset before which reading ends, by partition; only with a single topic.",
+        flink=("scan.bounded.specific-offsets",),
+        on=(KAFKA_SOURCE,),
+        needs=(Need("scan_bounded_mode", ("specific-offsets",)),),
+    ),
+    Option(
+        "scan_topic_partition_discovery_interval",
+        t.DURATION,
+        "How often Flink looks for new topics and partitions.",
+        flink=("scan.topic-partition-discovery.interval",),
+        on=(KAFKA_SOURCE,),
+        no_effect="every run looks for new topics and partitions",
+    ),
+    Option(
+        "ignore_parse_errors",
+        t.BOOLEAN,
+        "Skip messages that the format can't read instead of failing.",
+        on=(KAFKA_SOURCE,),
+        default=False,
+    ),
+    Option(
+        "delete_when",
+        t.SQL,
+        "A condition over the SELECT's columns; the keys of rows that meet it are deleted.",
+        on=SINKS,
+        needs=_CHANGES,
+        excludes=(Need("sink_ignore_retraction", (True,)), Need("update_mode", ("append",), on=(UPSERT_KAFKA,))),
+    ),
+    Option(
+        "missing_keys",
+        t.choice("delete", "keep"),
+        "What happens to keys of the topic that the SELECT lacks.",
+        on=SINKS,
+        default="delete",
+        needs=_CHANGES,
+    ),
+    Option(
+        "max_deletes",
+        t.LIMIT,
+        "Refuse a run that would delete more: a count, or a percentage of the topic's keys.",
+        on=SINKS,
+        needs=_CHANGES,
+    ),
+    Option(
+        "allow_empty",
+        t.BOOLEAN,
+        "Let a SELECT without rows delete every key of the topic.",
+        on=SINKS,
+        default=False,
+        needs=_CHANGES,
+    ),
+    Option(
+        "on_duplicate_key",
+        t.choice("error", "latest"),
+        "What happens when rows share a key: refuse the run, or take the row with the greatest sequence_by.",
+        on=SINKS,
+        default="error",
+        needs=_CHANGES,
+        value_needs={"latest": (Need("sequence_by"),)},
+    ),
+    Option(
+        "sequence_by",
+        t.COLUMNS,
+        "The columns that order the rows of one key.",
+        on=SINKS,
+        needs=(Need("on_duplicate_key", ("latest",)), *_CHANGES),
+    ),
+    Option(
+        "on_null_key",
+        t.choice("error", "drop"),
+        "What happens to rows whose key has a null column: refuse the run, or leave them out.",
+        on=SINKS,
+        default="error",
+        needs=_KEYED,
+    ),
+    Option(
+        "exclude_columns",
+        t.COLUMNS,
+        "Columns that options may use (sequence_by, delete_when, headers) and that are not published.",
+        on=SINKS,
+    ),
+    Option(
+        "partitions",
+        t.whole_number(1),
+        "Partitions of a topic that the run creates.",
+        on=SINKS,
+        default_text="the profile's, else the broker's",
+    ),
+    Option(
+        "replication_factor",
+        t.whole_number(1, 32767),
+        "Replicas of a topic that the run creates.",
+        on=SINKS,
+        default_text="the profile's, else the broker's",
+    ),
+    Option("topic_config", t.PLAIN_MAP, "Settings of the topic by their Kafka names.", on=SINKS, default_text="the profile's"),
+)
+
+_SOURCE = (KAFKA_SOURCE,)
+_JSON_LIKE = ("json", "debezium-json", "canal-json")
+
+FORMAT_OPTIONS: tuple[FormatOption, ...] = (
+    FormatOption(("csv",), "field-delimiter", t.DELIMITER, "Stands between fields.", "`,`"),
+    FormatOption(("csv",), "quote-character", t.CHARACTER, "Encloses a field that needs it.", '`"`'),
+    FormatOption(("csv",), "disable-quote-character", t.BOOLEAN, "Never quote; not with quote-character.", "false"),
+    FormatOption(("csv",), "escape-character", t.CHARACTER, "Stands before a character that is to be taken as it is."),
+    FormatOption(("csv",), "null-literal", t.ANY_TEXT, "What a null is written as.", "empty field"),
+    FormatOption(("csv",), "array-element-delimiter", t.CHARACTER, "Stands between the elements of an array.", "`;`"),
+    FormatOption(
+        ("csv",), "write-bigdecimal-in-scientific-notation", t.BOOLEAN, "Write decimals such as 100000 as 1E+5.", "true"
+    ),
+    FormatOption(("csv",), "allow-comments", t.BOOLEAN, "Skip lines that start with #.", "false", on=_SOURCE),
+    FormatOption(("csv", *_JSON_LIKE), "ignore-parse-errors", t.BOOLEAN, "The same as ignore_parse_errors.", "false", on=_SOURCE),
+    FormatOption(_JSON_LIKE, "timestamp-format.standard", t.choice("SQL", "ISO-8601"), "How timestamps are written.", "SQL"),
+    FormatOption(_JSON_LIKE, "encode.decimal-as-plain-number", t.BOOLEAN, "Write decimals without exponents.", "false"),
+    FormatOption(_JSON_LIKE, "encode.ignore-null-fields", t.BOOLEAN, "Leave out fields that are null.", "false"),
+    FormatOption(
+        _JSON_LIKE, "map-null-key.mode", t.choice("FAIL", "DROP", "LITERAL"), "What happens to a null key of a map.", "FAIL"
+    ),
+    FormatOption(
+        _JSON_LIKE, "map-null-key.literal", t.TEXT, "What a null key of a map is written as; needs mode LITERAL.", "`null`"
+    ),
+    FormatOption(("json",), "fail-on-missing-field", t.BOOLEAN, "Fail when a message lacks a field.", "false", on=_SOURCE),
+    FormatOption(("debezium-json",), "schema-include", t.BOOLEAN, "Messages carry Kafka Connect's schema.", "false", on=_SOURCE),
+    FormatOption(("canal-json",), "database.include", t.PATTERN, "Read only changes of databases that match.", on=_SOURCE),
+    FormatOption(("canal-json",), "table.include", t.PATTERN, "Read only changes of tables that match.", on=_SOURCE),
+    FormatOption(
+        ("avro",),
+        "timestamp_mapping.legacy",
+        t.BOOLEAN,
+        "Write TIMESTAMP_NTZ as Avro's timestamp, as Flink did before 1.19.",
+        "true",
+    ),
+    FormatOption(
+        ("avro-confluent",), "url", t.URL, "The schema registry.", "the profile's", aliases=("schema-registry.url",), secret=False
+    ),
+    FormatOption(
+        ("avro-confluent",),
+        "subject",
+        t.TEXT,
+        "The subject that holds the schema.",
+        "`<topic>-key`, `<topic>-value`",
+        aliases=("schema-registry.subject",),
+        per_side=True,
+    ),
+    FormatOption(
+        ("avro-confluent",),
+        "schema",
+        t.TEXT,
+        "The Avro schema, instead of one made from the columns.",
+        "made from the columns",
+        per_side=True,
+    ),
+    FormatOption(
+        ("avro-confluent",),
+        "basic-auth.credentials-source",
+        t.choice("USER_INFO", "URL", "SASL_INHERIT"),
+        "Where user and password are.",
+        "the profile's",
+    ),
+    FormatOption(
+        ("avro-confluent",), "basic-auth.user-info", t.TEXT, "user:password for the registry.", "the profile's", secret=True
+    ),
+    FormatOption(("avro-confluent",), "bearer-auth.credentials-source", t.TEXT, "Where the token is.", "the profile's"),
+    FormatOption(("avro-confluent",), "bearer-auth.token", t.TEXT, "Token for the registry.", "the profile's", secret=True),
+    FormatOption(("avro-confluent",), "ssl.keystore.location", t.TEXT, "Keystore for the registry.", "the profile's"),
+    FormatOption(("avro-confluent",), "ssl.keystore.password", t.TEXT, "Its password.", "the profile's", secret=True),
+    FormatOption(("avro-confluent",), "ssl.truststore.location", t.TEXT, "Truststore for the registry.", "the profile's"),
+    FormatOption(("avro-confluent",), "ssl.truststore.password", t.TEXT, "Its password.", "the profile's", secret=True),
+)
+
+CONNECTORS = {"upsert-kafka": (UPSERT_KAFKA, KAFKA_SOURCE), "kafka": (KAFKA, KAFKA_SOURCE)}
+CONNECTOR_VERSIONS = ("0.10", "0.11")
+
+REFUSED_PROPERTIES = {
+    "key.serializer": "key_format decides how keys are written",
+    "value.serializer": "value_format decides how values are written",
+    "key.deserializer": "key_format decides how keys are read",
+    "value.deserializer": "value_format decides how values are read",
+    "transactional.id": "the adapter names its transactions; sink_transactional_id_prefix is yours",
+    "auto.offset.reset": "scan_startup_mode decides where reading starts",
+    "enable.auto.commit": "a run pins the offsets that it covers and commits none",
+    "interceptor.classes": "Spark's Kafka source takes no interceptors",
+}
+OWNED_UNDER_EXACTLY_ONCE = {
+    "acks": "a transaction needs acks=all",
+    "enable.idempotence": "a transaction is idempotent by itself",
+    "partitioner.class": "a transaction is not written by Java's producer; use sink_partitioner_class",
+}
+
+# Keys of model.config that are dbt's or dbt-spark's: never ours, never warned about.
+DBT_CONFIGS = frozenset(
+    """
+    access alias auto_liquid_cluster backup batch_size begin buckets catalog_name clustered_by cluster_by column_types concurrent_batches contract
+    database docs enabled event_time fail_calc file_format freshness full_refresh grants group incremental_predicates incremental_strategy
+    indexes location location_root lookback materialized merge_exclude_columns merge_update_columns meta name on_configuration_change
+    on_schema_change options packages partition_by persist_docs post_hook pre_hook predicates quote_columns quoting resource_tags schema
+    snapshot_meta_column_names sql_header static_analysis store_failures store_failures_as tags target_database target_schema tblproperties
+    transient unlogged version with_options
+    """.split()
+)

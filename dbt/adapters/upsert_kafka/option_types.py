@@ -1,0 +1,277 @@
+"""The types of option values: what each accepts from Python, YAML and a pasted WITH clause, and what it says otherwise.
+
+A type turns a value into the one that the adapter works with or raises ValueError with "must be …". Which option has which
+type is the business of `option_table`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """How a value is read, and the words for what is allowed."""
+
+    describe: str
+    parse: Callable[[Any], Any]
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many is too many: a count, or a percentage of all."""
+
+    count: int | None = None
+    percent: float | None = None
+
+    def allows(self, number: int, of: int) -> bool:
+        """Whether `number` out of `of` is within the limit."""
+        if self.percent is not None:
+            return number * 100 <= self.percent * of
+        return self.count is None or number <= self.count
+
+    def __str__(self) -> str:
+        return f"{self.percent:g}%" if self.percent is not None else str(self.count)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be a text that is not empty")
+    return value
+
+
+def _any_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a text")
+    return value
+
+
+def _sql(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be a SQL expression")
+    return value.strip()
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ValueError("must be true or false")
+
+
+def choice(*values: str, because: str = "", dotted: bool = False) -> ValueType:
+    """One of `values` in any case, as Flink reads its own; `dotted` also lets through a dotted name."""
+
+    def parse(value: Any) -> str:
+        for known in values:
+            if isinstance(value, str) and value.lower() == known.lower():
+                return known
+        if dotted and isinstance(value, str) and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", value):
+            return value
+        near = get_close_matches(
+            str(value).lower().replace("_", "-"), [v.lower().replace("_", "-") for v in values], n=1, cutoff=0.5
+        )
+        hint = f" (did you mean '{next(v for v in values if v.lower().replace('_', '-') == near[0])}'?)" if near else ""
+        raise ValueError(f"must be one of {', '.join(values)}{hint}{because}")
+
+    return ValueType(" or ".join((", ".join(values), "a dotted name")) if dotted else ", ".join(values), parse, values)
+
+
+def whole_number(least: int, most: int | None = None) -> ValueType:
+    """A whole number within bounds; `'3'` is one (WITH clauses have only texts), `3.0` and `true` are not."""
+    bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
+
+    def parse(value: Any) -> int:
+        if isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip()):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+            raise ValueError(f"must be a whole number {bounds}")
+        return value
+
+    return ValueType(f"whole number {bounds}", parse)
+
+
+def _limit(value: Any) -> Limit:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Limit(count=value)
+    if isinstance(value, str):
+        if re.fullmatch(r"\d+", value.strip()):
+            return Limit(count=int(value))
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", value.strip())
+        if match and float(match[1]) <= 100:
+            return Limit(percent=float(match[1]))
+    raise ValueError("must be a count such as 100 or a percentage from '0%' to '100%'")
+
+
+_UNITS = {
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "min": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+_UNIT_NAMES = {
+    **{name: "d" for name in ("d", "day", "days")},
+    **{name: "h" for name in ("h", "hour", "hours")},
+    **{name: "min" for name in ("m", "min", "minute", "minutes")},
+    **{name: "s" for name in ("s", "sec", "secs", "second", "seconds")},
+    **{name: "ms" for name in ("", "ms", "milli", "millis", "millisecond", "milliseconds")},
+}
+
+
+def _duration(value: Any) -> timedelta:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower()) if isinstance(text, str) else None
+    if not match or match[2] not in _UNIT_NAMES:
+        raise ValueError("must be a duration such as '10s', '5 min', '1 h' or '500 ms'")
+    return int(match[1]) * _UNITS[_UNIT_NAMES[match[2]]]
+
+
+def _columns(value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) and n.strip() for n in names):
+        raise ValueError("must be a column name or a list of column names")
+    names = tuple(n.strip() for n in names)
+    twice = sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1})
+    if twice:
+        raise ValueError(f"must name each column once, and {', '.join(twice)} is there twice")
+    return names
+
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def _topics(value: Any) -> str:
+    names = value.split(";") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        raise ValueError("must be the name of a topic")
+    names = [n.strip() for n in names]
+    for name in names:
+        if not _TOPIC.fullmatch(name) or name in (".", ".."):
+            raise ValueError("must be a topic name of 1 to 249 letters, digits, '.', '_' or '-'")
+    if len(set(names)) < len(names):
+        raise ValueError("must name each topic once")
+    return ";".join(names)
+
+
+def _pattern(value: Any) -> str:
+    text = _text(value)
+    # Java's own syntax that Python lacks can't be judged here; the rest of a regular expression is the same in both.
+    if not re.search(r"\\[pPQ]|&&", text):
+        try:
+            re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", text))
+        except re.error as e:
+            raise ValueError(f"must be a regular expression ({e})") from None
+    return text
+
+
+_SERVER = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})")
+
+
+def _servers(value: Any) -> str:
+    parts = value.split(",") if isinstance(value, str) else value
+    if isinstance(parts, list | tuple) and parts:
+        stripped = [p.strip() if isinstance(p, str) else "" for p in parts]
+        matches = [_SERVER.fullmatch(p) for p in stripped]
+        if all(m and 0 < int(m[1]) < 65536 for m in matches):
+            return ",".join(stripped)
+    raise ValueError("must be host:port or a list host:port,host:port")
+
+
+def _offsets(value: Any) -> dict[int, int]:
+    wrong = ValueError("must be like 'partition:0,offset:42;partition:1,offset:300', each partition once")
+    if not isinstance(value, str):
+        raise wrong
+    offsets: dict[int, int] = {}
+    for part in value.strip().strip(";").split(";"):
+        match = re.fullmatch(r"\s*partition:(\d+)\s*,\s*offset:(\d+)\s*", part)
+        if not match or int(match[1]) in offsets:
+            raise wrong
+        offsets[int(match[1])] = int(match[2])
+    return offsets
+
+
+def plain(value: Any) -> str:
+    """A scalar as Kafka's clients and brokers read it: `true`, `12`, `a,b`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list | tuple) and value and all(isinstance(v, str | int | float) for v in value):
+        return ",".join(plain(v) for v in value)
+    raise ValueError("must be a text, a number, true, false or a list of these")
+
+
+def _plain_map(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(k, str) and k for k in value):
+        raise ValueError("must be a map of names to values")
+    result = {}
+    for name, item in value.items():
+        if item is not None:
+            try:
+                result[name] = plain(item)
+            except ValueError as e:
+                raise ValueError(f"must be a map of names to values, and the value of '{name}' {e}") from None
+    return result
+
+
+def _sql_map(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(k, str) and k for k in value):
+        raise ValueError("must be a map of names to SQL expressions")
+    for name, item in value.items():
+        if not isinstance(item, str) or not item.strip():
+            raise ValueError(f"must be a map of names to SQL expressions, and that of '{name}' is none")
+    return {name: item.strip() for name, item in value.items()}
+
+
+def _character(value: Any) -> str:
+    if not isinstance(value, str) or len(value) != 1:
+        raise ValueError("must be a single character")
+    return value
+
+
+def _delimiter(value: Any) -> str:
+    """A character, also in Java's escapes: WITH clauses write a tab as `\\t` or `\\u0009`."""
+    text = value
+    if isinstance(text, str) and len(text) > 1:
+        text = {r"\t": "\t", r"\n": "\n", r"\r": "\r", r"\b": "\b", r"\f": "\f", "\\\\": "\\"}.get(text, text)
+        text = re.sub(r"\\u([0-9A-Fa-f]{4})", lambda m: chr(int(m[1], 16)), text)
+    return _character(text)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", value):
+        raise ValueError("must be the dotted name of a Python function, package.module.function")
+    return value
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str) or not all(re.fullmatch(r"https?://[^\s/,]+\S*", u.strip()) for u in value.split(",")):
+        raise ValueError("must be an address that starts with http:// or https://")
+    return value
+
+
+TEXT = ValueType("text", _text)
+ANY_TEXT = ValueType("text", _any_text)
+SQL = ValueType("SQL expression", _sql)
+BOOLEAN = ValueType("true, false", _boolean)
+LIMIT = ValueType("count or percentage", _limit)
+DURATION = ValueType("duration such as `10s`, `5 min`", _duration)
+COLUMNS = ValueType("column or list of columns", _columns)
+TOPIC = ValueType("topic name", _topics)
+PATTERN = ValueType("regular expression", _pattern)
+SERVERS = ValueType("host:port list", _servers)
+OFFSETS = ValueType("`partition:0,offset:42;partition:1,offset:300`", _offsets)
+PLAIN_MAP = ValueType("map of names to values", _plain_map)
+SQL_MAP = ValueType("map of names to SQL expressions", _sql_map)
+CHARACTER = ValueType("single character", _character)
+DELIMITER = ValueType("single character, `\\t` and `\\u0001` too", _delimiter)
+FUNCTION = ValueType("package.module.function", _name)
+URL = ValueType("http address", _url)
