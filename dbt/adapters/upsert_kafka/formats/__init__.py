@@ -8,11 +8,33 @@ those that Flink's upsert-kafka writes. It leaves to `records` which columns bel
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, ClassVar, Literal
 
-from pyspark.sql.types import DataType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.sql import quote_literal
 
 Role = Literal["key", "value"]
 
@@ -37,7 +59,11 @@ class Side:
     topic: str
     fields: tuple[Field, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
-    """This side's format options by their short names (`null_literal`, `timestamp_format_standard`), checked and typed."""
+    """This side's format options by their short names (`null_literal`, `timestamp_format_standard`), checked and typed.
+
+    Every format knows `on_decode_error`: `fail` (default) ends the query with an error that shows the record, `skip` decodes a
+    payload that the format can't read to NULL, which the view leaves out.
+    """
 
 
 class Format(ABC):
@@ -55,4 +81,80 @@ class Format(ABC):
 
     @abstractmethod
     def decode(self, side: Side, payload: str) -> str:
-        """SQL expression over the BINARY expression `payload` that gives a STRUCT of the fields by their column names."""
+        """SQL expression over the BINARY expression `payload` that gives a STRUCT of the fields by their column names.
+
+        NULL for a NULL payload. Whether a payload that can't be decoded fails or gives NULL: `on_decode_error`.
+        """
+
+
+_FORMATS = {
+    "csv": "csv.Csv",
+    "json": "json.Json",
+    "avro": "avro.Avro",
+    "avro-confluent": "avro_confluent.AvroConfluent",
+}
+
+
+def names() -> list[str]:
+    """The formats that a model may name."""
+    return list(_FORMATS)
+
+
+def get(name: str) -> Format:
+    """The format of this name."""
+    if name not in _FORMATS:
+        raise OptionsError(f"format {name!r} is unknown: use one of {', '.join(_FORMATS)}")
+    module, cls = _FORMATS[name].split(".")
+    instance = getattr(import_module(f"{__name__}.{module}"), cls)()
+    assert isinstance(instance, Format)
+    return instance
+
+
+_SCALARS = (
+    BooleanType,
+    ByteType,
+    ShortType,
+    IntegerType,
+    LongType,
+    FloatType,
+    DoubleType,
+    DecimalType,
+    StringType,
+    BinaryType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+)
+
+
+def unsupported(format_name: str, side: Side, refusal: Callable[[DataType], str | None]) -> list[str]:
+    """One sentence per field whose type, or a type inside it, no format carries or `refusal` gives a reason against."""
+
+    def reason(data_type: DataType) -> str | None:
+        if found := refusal(data_type):
+            return found
+        if isinstance(data_type, ArrayType):
+            return reason(data_type.elementType)
+        if isinstance(data_type, MapType):
+            return reason(data_type.keyType) or reason(data_type.valueType)
+        if isinstance(data_type, StructType):
+            return next((found for f in data_type.fields if (found := reason(f.dataType))), None)
+        if not isinstance(data_type, _SCALARS):
+            return "cast the column to a type that it can carry (string, for example) in the SELECT"
+        return None
+
+    return [
+        f"column {f.column!r} of type {f.type.simpleString()} can't be written in the {side.role} as {format_name}: {why}"
+        for f in side.fields
+        if (why := reason(f.type))
+    ]
+
+
+def checked_struct(format_name: str, side: Side, payload: str, columns: Mapping[str, str], readable: str) -> str:
+    """A STRUCT of `columns` (name: expression) where the condition `readable` holds, else what `on_decode_error` says."""
+    struct = "named_struct(" + ", ".join(f"{quote_literal(c)}, {e}" for c, e in columns.items()) + ")"
+    if side.options.get("on_decode_error", "fail") == "skip":
+        return f"CASE WHEN {readable} THEN {struct} END"
+    message = f"Topic {side.topic}: a {side.role} is not {format_name} with the columns of this model: "
+    shown = f"concat({quote_literal(message)}, left(CAST({payload} AS STRING), 200))"
+    return f"CASE WHEN {readable} THEN {struct} ELSE raise_error({shown}) END"
