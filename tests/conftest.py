@@ -1,0 +1,85 @@
+"""Fixtures for all tests: one broker and one Spark for the whole suite, a topic name and dbt projects for each test."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.dbt_project import Project
+from tests.services import Cluster
+
+# The environment of who runs the tests must not decide their outcome.
+for _name in [name for name in os.environ if name.startswith("DBT_")]:
+    del os.environ[_name]
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[str]:
+    """Bootstrap servers of a real Kafka; UPSERT_KAFKA_TEST_BROKER names one that runs already."""
+    running = os.environ.get("UPSERT_KAFKA_TEST_BROKER")
+    if running:
+        yield running
+        return
+    with Cluster() as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One local Spark with the Kafka and Avro jars, and a catalog in memory."""
+    import pyspark
+
+    from dbt.adapters.upsert_kafka.java import fetch_jars
+    from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, kafka_jars
+
+    jars = fetch_jars("spark-kafka", kafka_jars(pyspark.__version__), INSIDE_SPARK)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("dbt-upsert-kafka tests")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.ansi.enabled", "true")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A topic named after the test, unlike that of any other."""
+    module = Path(str(request.node.path)).stem.removeprefix("test_")
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{module}.{request.node.name.removeprefix('test_')}")[:200].strip("-")
+
+
+@pytest.fixture
+def schema_name(topic_name: str) -> str:
+    """A Spark database named after the test: topics are named after it too, so tests share a broker but no topic."""
+    return re.sub(r"\W+", "_", topic_name.lower())[:100].strip("_")
+
+
+@pytest.fixture
+def dbt_project(tmp_path: Path, broker: str, schema_name: str) -> Callable[..., Project]:
+    """Make a dbt project from a dict of files, with a profile for the suite's broker; keywords change the profile."""
+
+    def make(files: dict[str, str], name: str = "project", **profile: Any) -> Project:
+        settings = {"bootstrap_servers": broker, "schema": schema_name, **profile}
+        return Project(tmp_path / name, **settings).write(files)
+
+    return make
