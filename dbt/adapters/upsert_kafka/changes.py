@@ -36,7 +36,7 @@ class Changes:
     def records(self) -> DataFrame:
         """What is to be written."""
         written = self.frame.where(F.col(KIND).isin(INSERT, UPDATE, DELETE))
-        return written.select(KEY, VALUE, "partition", F.lit(0).alias("seq"))
+        return written.select(KEY, VALUE, "partition")
 
 
 def compare(rows: DataFrame, latest: DataFrame | None, republish: bool = False) -> Changes:

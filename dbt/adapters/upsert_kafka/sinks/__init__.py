@@ -1,8 +1,9 @@
 """The contract of a sink: records that are allowed and placed become messages of a topic.
 
-A sink gets a DataFrame of `key BINARY, value BINARY (null: tombstone), partition INT, seq INT, headers ARRAY<STRUCT<key STRING, value BINARY>>`
-and leaves to its callers which records those are. `partition` null means: the producer's default partitioner.
-`seq` orders the records of one key; a sink keeps that order inside the key's partition.
+A sink gets a DataFrame of `key BINARY, value BINARY (null: tombstone), partition INT` and, only where they are needed,
+`headers ARRAY<STRUCT<key STRING, value BINARY>>`, `timestamp TIMESTAMP` and `seq INT`, and leaves to its callers which records
+those are. `partition` null means: the producer's default partitioner. `seq` is there when a key has more than one record:
+it orders them, and a sink keeps that order inside the key's partition.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ class Delivery:
     """What a sink wrote."""
 
     guarantee: str
-    records: int
+    records: int | None = None
     bytes: int | None = None
+    """Size on the wire; None, as for the others, where the sink isn't told."""
     transactional_id: str | None = None
     offsets: dict[int, tuple[int, int]] | None = None
     """First and last offset written, by partition."""

@@ -1,0 +1,58 @@
+"""Why a delivery failed, in one line: the errors of Kafka and Spark as a sentence with a remedy.
+
+Both sinks use it; what the topic holds after the failure is for the sink to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Kafka's error classes without "Exception" or "Error": the names are the same in Java and kafka-python, and in the text of a
+# Spark exception they are all that is left of the cause. The first that is found wins, so causes come before their consequences.
+REASONS: Mapping[str, str] = {
+    "ProducerFenced": "a newer run of the same model has taken over its transactional id; run one at a time",
+    "InvalidProducerEpoch": "a newer run of the same model has taken over its transactional id; run one at a time",
+    "TransactionalIdAuthorization": "the user may not write with its transactional id; grant WRITE and DESCRIBE on it",
+    "TopicAuthorization": "the user may not write to the topic; grant WRITE and DESCRIBE on it",
+    "ClusterAuthorization": "the user may not write idempotently; grant IDEMPOTENT_WRITE on the cluster, or WRITE on the topic",
+    "SaslAuthentication": "the broker refused the credentials; check sasl.* in the profile's `kafka`",
+    "AuthenticationFailed": "the broker refused the credentials; check sasl.* in the profile's `kafka`",
+    "SslAuthentication": "the TLS handshake failed; check ssl.* in the profile's `kafka`",
+    "RecordTooLarge": (
+        "a message is larger than allowed; raise the topic's max.message.bytes (`topic_config`) and max.request.size (`properties`)"
+    ),
+    "MessageSizeTooLarge": (
+        "a message is larger than allowed; raise the topic's max.message.bytes (`topic_config`) and max.request.size (`properties`)"
+    ),
+    "RecordBatchTooLarge": "a batch is larger than the topic's segment.bytes; lower batch.size (`properties`)",
+    "NotEnoughReplicas": "fewer replicas are in sync than the topic's min.insync.replicas asks for; bring the brokers back",
+    "InvalidRecord": "the broker refused a record; a compacted topic takes no record without a key",
+    "InvalidTimestamp": "the broker refused a record's timestamp; see the topic's message.timestamp settings",
+    "UnknownTopicOrPartition": "the topic was deleted, or a partition is not there",
+    "UnknownTopicId": "the topic was deleted during the write",
+    "PolicyViolation": "a policy of the broker refused the request",
+    "NoBrokersAvailable": "no broker answers at {servers}",
+    "NodeNotReady": "no broker answers at {servers}",
+    "KafkaConnection": "no broker answers at {servers}",
+    "No resolvable bootstrap urls": "no address in {servers} can be resolved",
+    "not present in metadata": "no broker answered at {servers}, or the topic was deleted",
+    "KafkaTimeout": "the brokers did not answer in time",
+    "errors.TimeoutException": "the brokers did not answer in time; see request.timeout.ms and delivery.timeout.ms (`properties`)",
+    "ConfigException": "Kafka refused a property: {detail}",
+    "java.lang.OutOfMemoryError": "Spark ran out of memory; raise spark.driver.memory or spark.executor.memory",
+}
+
+
+def reason(text: str, servers: str) -> str | None:
+    """The sentence for the first known cause that `text` names, or None."""
+    for sign, sentence in REASONS.items():
+        if sign in text:
+            after = text.split(sign, 1)[1].lstrip(": ").splitlines() or [""]
+            return sentence.format(servers=servers, detail=after[0][:200])
+    return None
+
+
+def first_line(error: BaseException) -> str:
+    """An unknown error as one line without a Java stack trace."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

@@ -1,0 +1,62 @@
+"""Delivery by Spark's own Kafka sink: `none` and `at-least-once`.
+
+Promises that every record reaches the topic before it returns (`at-least-once`), with producer defaults that suit bulk writing
+and that the user's properties override. Readers see records as they arrive; a failed write is repaired by the next run.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from dbt.adapters.events.logging import AdapterLogger
+from pyspark.sql import DataFrame
+
+from dbt.adapters.upsert_kafka.errors import DeliveryError
+from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
+from dbt.adapters.upsert_kafka.sinks.failures import first_line, reason
+
+logger = AdapterLogger("upsert_kafka")
+
+PRODUCER_DEFAULTS = {
+    "linger.ms": "20",
+    "batch.size": str(256 * 1024),
+    "buffer.memory": str(64 * 1024 * 1024),
+    "compression.type": "lz4",
+}
+Guarantee = Literal["none", "at-least-once"]
+
+
+class SparkSink(Sink):
+    """Spark's Kafka sink, acknowledged by nobody (`none`) or by all in-sync replicas (`at-least-once`)."""
+
+    PROPERTIES: ClassVar[dict[str, dict[str, str]]] = {
+        "none": {"acks": "0", "enable.idempotence": "false"},
+        "at-least-once": {"acks": "all", "enable.idempotence": "true"},
+    }
+
+    def __init__(self, guarantee: Guarantee = "at-least-once") -> None:
+        self.guarantee = guarantee
+
+    def deliver(self, records: DataFrame, target: Target) -> Delivery:
+        if "timestamp" in records.columns:
+            raise DeliveryError(
+                f"Topic '{target.topic}': sink_delivery_guarantee='{self.guarantee}' can't set the record's timestamp; "
+                "use 'exactly-once' or leave the timestamp out. Nothing was written."
+            )
+        if "seq" in records.columns:
+            # A producer keeps the order in which its task hands records over, so one task must own the key.
+            records = records.repartition("key").sortWithinPartitions("seq")
+        columns = [column for column in ("key", "value", "partition", "headers") if column in records.columns]
+        options = target.kafka.spark_sink(**PRODUCER_DEFAULTS, **self.PROPERTIES[self.guarantee])
+        if "headers" in columns:
+            options["includeHeaders"] = "true"
+        try:
+            records.select(*columns).write.format("kafka").options(**options).option("topic", target.topic).save()
+        except Exception as error:
+            # PySpark raises Py4J's, its own and gRPC's errors here, all with the cause only in their text.
+            logger.debug(f"Writing topic '{target.topic}' failed: {error}")
+            why = reason(str(error), target.kafka.bootstrap_servers) or first_line(error)
+            raise DeliveryError(
+                f"Topic '{target.topic}': {why}. A part of the changes may have been written; the next run completes them."
+            ) from None
+        return Delivery(self.guarantee)
