@@ -17,7 +17,16 @@ from typing import IO, NamedTuple, Self
 
 from kafka import KafkaConsumer, TopicPartition
 
-from dbt.adapters.upsert_kafka.embedded.node import KAFKA_VERSION, LOOPBACK, Node, end, free_ports, kafka_jars, new_cluster_id, read_state
+from dbt.adapters.upsert_kafka.embedded.node import (
+    KAFKA_VERSION,
+    LOOPBACK,
+    Node,
+    end,
+    free_ports,
+    kafka_jars,
+    new_cluster_id,
+    read_state,
+)
 from dbt.adapters.upsert_kafka.java import find_java
 
 # Speed after the first minute counts here, other than in an embedded broker.
