@@ -67,7 +67,8 @@ class Project:
         return self
 
     def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "dbt.cli.main", *arguments, "--project-dir", str(self.folder), "--profiles-dir", str(self.folder)]
+        folder = str(self.folder)
+        return [sys.executable, "-m", "dbt.cli.main", *arguments, "--project-dir", folder, "--profiles-dir", folder]
 
     def environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))

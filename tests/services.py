@@ -160,7 +160,7 @@ class Record(NamedTuple):
 def read_topic(bootstrap_servers: str, topic: str, isolation_level: str = "read_committed") -> list[Record]:
     """All records of a topic by partition and offset, read by kafka-python without a group."""
     consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap_servers, group_id=None, enable_auto_commit=False, auto_offset_reset="earliest", isolation_level=isolation_level
+        bootstrap_servers=bootstrap_servers, group_id=None, auto_offset_reset="earliest", isolation_level=isolation_level
     )
     try:
         partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]

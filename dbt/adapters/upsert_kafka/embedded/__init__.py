@@ -135,7 +135,7 @@ def _running(folder: Path) -> str | None:
     deadline = time.monotonic() + STOP_SECONDS
     while _locked(state_file):
         if time.monotonic() > deadline:
-            raise EmbeddedBrokerError(f"A Kafka broker that uses {folder} neither answers nor ends; stop its process and try again.")
+            raise EmbeddedBrokerError(f"A Kafka broker that uses {folder} neither answers nor ends: stop its process")
         time.sleep(0.1)
     return None
 

@@ -34,8 +34,16 @@ START_SECONDS = 120
 LOOPBACK = "127.0.0.1"
 
 # Small and quick to start rather than fast after an hour.
-JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-             "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss", "-Djava.awt.headless=true")  # fmt: skip
+JVM_FLAGS = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss",
+)
 
 SINGLE_NODE = {
     "auto.create.topics.enable": "false",
@@ -52,26 +60,26 @@ SINGLE_NODE = {
 }
 
 # What broker.log says, and what that means to somebody who only ran dbt.
-_REASONS = (
-    (r"No space left on device", "no space left on the device that holds {folder}"),
-    (r"(?:Address already in use|BindException)", "its port is taken by another program"),
-    (r"Failed to acquire lock on file", "another Kafka process uses {folder}; stop it first"),
-    (r"(?:AccessDeniedException|Permission denied)", "{folder} is not writable"),
-    (r"OutOfMemoryError|insufficient memory", "not enough memory"),
-    (r"(?:NoClassDefFoundError|ClassNotFoundException)", "the cached Kafka jars are incomplete; delete their folder to fetch them again"),
-    (
-        r"(?:InconsistentClusterIdException|InconsistentBrokerMetadata|CorruptRecordException|Invalid cluster\.id|meta\.properties|Found problem)",
-        "its data in {folder} is damaged; delete that folder to start with no topics",
+REASONS = {
+    "No space left on device": "no space is left on the device that holds {folder}",
+    "Address already in use|BindException": "its port is taken by another program",
+    "Failed to acquire lock on file": "another Kafka process uses {folder}; stop it first",
+    "AccessDeniedException|Permission denied": "{folder} is not writable",
+    "OutOfMemoryError|insufficient memory": "there is not enough memory",
+    "NoClassDefFoundError|ClassNotFoundException": "the jars in {jars} are incomplete; delete that folder to fetch them again",
+    "InconsistentClusterId|InconsistentBrokerMetadata|CorruptRecord|Invalid cluster.id|meta.properties|KafkaStorageException": (
+        "its data in {folder} is damaged; delete that folder to start with no topics"
     ),
-)
+}
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """Folder with a broker's jars: the one that the environment names, for machines without a package registry, or the user's cache."""
+    """Folder with a broker's jars: the one that the environment names (for machines without a registry), or the cache's."""
     given = os.environ.get(JARS_VARIABLE)
     if given and version == KAFKA_VERSION:
         if not list(Path(given).glob("kafka_*.jar")):
-            raise EmbeddedBrokerError(f"{JARS_VARIABLE}='{given}' holds no kafka_*.jar: point it at the `libs` folder of a Kafka {version}")
+            remedy = f"point it at the `libs` folder of a Kafka {version}"
+            raise EmbeddedBrokerError(f"{JARS_VARIABLE}='{given}' holds no kafka_*.jar: {remedy}")
         return Path(given)
     # Kafka brings no logging backend, and without one the reason why a broker did not start would be lost.
     return fetch_jars("kafka", [f"org.apache.kafka:kafka_2.13:{version}", "org.slf4j:slf4j-simple:1.7.36"])[0].parent
@@ -183,9 +191,10 @@ class Node:
         with open(self.state_file, "a+") as alive, open(self.log, "wb") as log:
             fcntl.flock(alive, fcntl.LOCK_EX)
             state = {"port": self.port, "controller_port": self.controller_port, "cluster_id": self.cluster_id}
-            arguments = [str(self.state_file.resolve()), str(self.users_lock.resolve()), str(self.log.resolve()), json.dumps(state)]
+            files = [path.name for path in (self.state_file, self.users_lock, self.log)]
+            broker = self.command("kafka.Kafka", "server.properties")
             return subprocess.Popen(
-                [sys.executable, "-I", supervisor.__file__, *arguments, *self.command("kafka.Kafka", "server.properties")],
+                [sys.executable, "-I", supervisor.__file__, *files, json.dumps(state), *broker],
                 # A session of its own: Ctrl-C on dbt must not take the broker from other users.
                 cwd=self.folder, stdin=alive, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
@@ -208,9 +217,9 @@ class Node:
     def reason(self) -> str:
         """Why the server ended, from what it logged."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        for pattern, meaning in _REASONS:
+        for pattern, meaning in REASONS.items():
             if re.search(pattern, text):
-                return meaning.format(folder=self.folder)
+                return meaning.format(folder=self.folder, jars=self.jars)
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", "SLF4J"))]
         errors = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error", line)]
         return (errors or lines or ["it said nothing"])[-1].rstrip(".")
