@@ -1,4 +1,4 @@
-"""Which Kafka client takes which property: the names, kinds and values that Kafka 4.1's producer, consumer and admin client define.
+"""Which Kafka client takes which property: the names, kinds and values that the clients of Kafka 4.1 define.
 
 Promises that a property reaches exactly the clients that know it and that a value of the wrong kind is told before any client
 starts. Leaves to `kafka_clients` how a property is spelled for Spark and kafka-python.
@@ -165,6 +165,22 @@ TOPIC_CONFIGS = frozenset(
     """.split()
 )
 
+REFUSED = {
+    "key.serializer": "key_format decides how keys are written",
+    "value.serializer": "value_format decides how values are written",
+    "key.deserializer": "key_format decides how keys are read",
+    "value.deserializer": "value_format decides how values are read",
+    "transactional.id": "the adapter names its transactions; sink_transactional_id_prefix is yours",
+    "auto.offset.reset": "scan_startup_mode decides where reading starts",
+    "enable.auto.commit": "a run pins the offsets that it covers and commits none",
+    "interceptor.classes": "Spark's Kafka source takes no interceptors",
+}
+OWNED_UNDER_EXACTLY_ONCE = {
+    "acks": "a transaction needs acks=all",
+    "enable.idempotence": "a transaction is idempotent by itself",
+    "partitioner.class": "a transaction is not written by Java's producer; use sink_partitioner_class",
+}
+
 _SECRET = re.compile(r"pass|secret|jaas|token|credential|user.?info|api.?key|private|(^|[._-])key$|certificate", re.IGNORECASE)
 
 
@@ -187,15 +203,11 @@ class ClientProperties:
     admin: dict[str, str]
 
 
-def _catalogue() -> dict[str, Property]:
-    rows = (line.split() for line in _CATALOGUE.strip().splitlines())
-    return {
-        name: Property(name, clients, kind, tuple(values[0].split("|")) if values else ())
-        for name, clients, kind, *values in rows
-    }
+def _property(name: str, clients: str, kind: str, values: str = "") -> Property:
+    return Property(name, clients, kind, tuple(values.split("|")) if values else ())
 
 
-PROPERTIES = _catalogue()
+PROPERTIES = {line.split()[0]: _property(*line.split()) for line in _CATALOGUE.strip().splitlines()}
 _BY_UNDERSCORES = {re.sub(r"[.-]", "_", name): name for name in PROPERTIES}
 
 

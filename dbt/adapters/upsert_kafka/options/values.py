@@ -1,7 +1,7 @@
 """The types of option values: what each accepts from Python, YAML and a pasted WITH clause, and what it says otherwise.
 
 A type turns a value into the one that the adapter works with or raises ValueError with "must be …". Which option has which
-type is the business of `option_table`.
+type is the business of `table`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,13 @@ class Limit:
         return f"{self.percent:g}%" if self.percent is not None else str(self.count)
 
 
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError("must be a text that is not empty")
@@ -68,20 +75,20 @@ def _boolean(value: Any) -> bool:
 
 def choice(*values: str, because: str = "", dotted: bool = False) -> ValueType:
     """One of `values` in any case, as Flink reads its own; `dotted` also lets through a dotted name."""
+    folded = {_folded(v): v for v in values}
 
     def parse(value: Any) -> str:
         for known in values:
             if isinstance(value, str) and value.lower() == known.lower():
                 return known
-        if dotted and isinstance(value, str) and re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", value):
+        if dotted and isinstance(value, str) and _DOTTED.fullmatch(value):
             return value
-        near = get_close_matches(
-            str(value).lower().replace("_", "-"), [v.lower().replace("_", "-") for v in values], n=1, cutoff=0.5
-        )
-        hint = f" (did you mean '{next(v for v in values if v.lower().replace('_', '-') == near[0])}'?)" if near else ""
+        near = get_close_matches(_folded(str(value)), folded, n=1, cutoff=0.5)
+        hint = f" (did you mean '{folded[near[0]]}'?)" if near else ""
         raise ValueError(f"must be one of {', '.join(values)}{hint}{because}")
 
-    return ValueType(" or ".join((", ".join(values), "a dotted name")) if dotted else ", ".join(values), parse, values)
+    listed = ", ".join(values)
+    return ValueType(f"{listed}, or a dotted name" if dotted else listed, parse, values)
 
 
 def whole_number(least: int, most: int | None = None) -> ValueType:
@@ -247,7 +254,7 @@ def _delimiter(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", value):
+    if not isinstance(value, str) or not _DOTTED.fullmatch(value):
         raise ValueError("must be the dotted name of a Python function, package.module.function")
     return value
 

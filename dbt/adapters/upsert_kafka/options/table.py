@@ -1,7 +1,7 @@
 """The table of options: every name, dialect, type, default, rule and meaning, once.
 
-The checker (`options`), the readers of dialects (`option_dialects`) and docs/options.md are derived from it; nothing else in
-the package knows how an option is spelled or what it may be.
+The readers of dialects (`dialects`), the checker (`check`) and docs/options.md are derived from it; nothing else in the package
+knows how an option is spelled or what it may be. The options of formats are in `format_table`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbt.adapters.upsert_kafka import option_types as t
-from dbt.adapters.upsert_kafka.option_types import ValueType
+from dbt.adapters.upsert_kafka.options import values as t
+from dbt.adapters.upsert_kafka.options.values import ValueType, plain
 
 UPSERT_KAFKA, KAFKA, KAFKA_SOURCE = MATERIALIZATIONS = ("upsert_kafka", "kafka", "kafka_source")
 SINKS = (UPSERT_KAFKA, KAFKA)
@@ -61,16 +61,14 @@ class Need:
     on: tuple[str, ...] = MATERIALIZATIONS
 
     def __str__(self) -> str:
-        return self.option + (
-            "=" + " or ".join(str(v).lower() if isinstance(v, bool) else str(v) for v in self.values) if self.values else ""
-        )
+        return f"{self.option}={' or '.join(map(plain, self.values))}" if self.values else self.option
 
     def met(self, values: Mapping[str, Any]) -> bool:
         value = values.get(self.option)
         return value in self.values if self.values else value not in (None, (), "", {})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option:
     """One row of the table."""
 
@@ -92,26 +90,6 @@ class Option:
     secret: bool = False
     no_effect: str = ""
     """Why the option is checked and then has nothing to do here."""
-
-
-@dataclass(frozen=True)
-class FormatOption:
-    """An option of one or more formats; its names are made by rule: `csv_…` for both sides, `key_csv_…`, `value_csv_…`."""
-
-    formats: tuple[str, ...]
-    name: str
-    type: ValueType
-    meaning: str
-    default_text: str = "–"
-    aliases: tuple[str, ...] = ()
-    on: tuple[str, ...] = MATERIALIZATIONS
-    secret: bool = False
-    per_side: bool = False
-    """Key and value can't share one: say it for each."""
-
-    @property
-    def short(self) -> str:
-        return underscored(self.name)
 
 
 def underscored(name: str) -> str:
@@ -248,7 +226,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sink_delivery_guarantee",
         t.choice("none", "at-least-once", "exactly-once"),
-        "`none`: the broker's answer is not awaited. `at-least-once`: all replicas have answered. `exactly-once`: the run is one transaction.",
+        "`none`: the broker's answer is not awaited. `at-least-once`: all replicas have answered. "
+        "`exactly-once`: the run is one transaction.",
         flink=("sink.delivery-guarantee", "sink.semantic"),
         on=SINKS,
         default="at-least-once",
@@ -441,108 +420,4 @@ OPTIONS: tuple[Option, ...] = (
         default_text="the profile's, else the broker's",
     ),
     Option("topic_config", t.PLAIN_MAP, "Settings of the topic by their Kafka names.", on=SINKS, default_text="the profile's"),
-)
-
-_SOURCE = (KAFKA_SOURCE,)
-_JSON_LIKE = ("json", "debezium-json", "canal-json")
-
-FORMAT_OPTIONS: tuple[FormatOption, ...] = (
-    FormatOption(("csv",), "field-delimiter", t.DELIMITER, "Stands between fields.", "`,`"),
-    FormatOption(("csv",), "quote-character", t.CHARACTER, "Encloses a field that needs it.", '`"`'),
-    FormatOption(("csv",), "disable-quote-character", t.BOOLEAN, "Never quote; not with quote-character.", "false"),
-    FormatOption(("csv",), "escape-character", t.CHARACTER, "Stands before a character that is to be taken as it is."),
-    FormatOption(("csv",), "null-literal", t.ANY_TEXT, "What a null is written as.", "empty field"),
-    FormatOption(("csv",), "array-element-delimiter", t.CHARACTER, "Stands between the elements of an array.", "`;`"),
-    FormatOption(
-        ("csv",), "write-bigdecimal-in-scientific-notation", t.BOOLEAN, "Write decimals such as 100000 as 1E+5.", "true"
-    ),
-    FormatOption(("csv",), "allow-comments", t.BOOLEAN, "Skip lines that start with #.", "false", on=_SOURCE),
-    FormatOption(("csv", *_JSON_LIKE), "ignore-parse-errors", t.BOOLEAN, "The same as ignore_parse_errors.", "false", on=_SOURCE),
-    FormatOption(_JSON_LIKE, "timestamp-format.standard", t.choice("SQL", "ISO-8601"), "How timestamps are written.", "SQL"),
-    FormatOption(_JSON_LIKE, "encode.decimal-as-plain-number", t.BOOLEAN, "Write decimals without exponents.", "false"),
-    FormatOption(_JSON_LIKE, "encode.ignore-null-fields", t.BOOLEAN, "Leave out fields that are null.", "false"),
-    FormatOption(
-        _JSON_LIKE, "map-null-key.mode", t.choice("FAIL", "DROP", "LITERAL"), "What happens to a null key of a map.", "FAIL"
-    ),
-    FormatOption(
-        _JSON_LIKE, "map-null-key.literal", t.TEXT, "What a null key of a map is written as; needs mode LITERAL.", "`null`"
-    ),
-    FormatOption(("json",), "fail-on-missing-field", t.BOOLEAN, "Fail when a message lacks a field.", "false", on=_SOURCE),
-    FormatOption(("debezium-json",), "schema-include", t.BOOLEAN, "Messages carry Kafka Connect's schema.", "false", on=_SOURCE),
-    FormatOption(("canal-json",), "database.include", t.PATTERN, "Read only changes of databases that match.", on=_SOURCE),
-    FormatOption(("canal-json",), "table.include", t.PATTERN, "Read only changes of tables that match.", on=_SOURCE),
-    FormatOption(
-        ("avro",),
-        "timestamp_mapping.legacy",
-        t.BOOLEAN,
-        "Write TIMESTAMP_NTZ as Avro's timestamp, as Flink did before 1.19.",
-        "true",
-    ),
-    FormatOption(
-        ("avro-confluent",), "url", t.URL, "The schema registry.", "the profile's", aliases=("schema-registry.url",), secret=False
-    ),
-    FormatOption(
-        ("avro-confluent",),
-        "subject",
-        t.TEXT,
-        "The subject that holds the schema.",
-        "`<topic>-key`, `<topic>-value`",
-        aliases=("schema-registry.subject",),
-        per_side=True,
-    ),
-    FormatOption(
-        ("avro-confluent",),
-        "schema",
-        t.TEXT,
-        "The Avro schema, instead of one made from the columns.",
-        "made from the columns",
-        per_side=True,
-    ),
-    FormatOption(
-        ("avro-confluent",),
-        "basic-auth.credentials-source",
-        t.choice("USER_INFO", "URL", "SASL_INHERIT"),
-        "Where user and password are.",
-        "the profile's",
-    ),
-    FormatOption(
-        ("avro-confluent",), "basic-auth.user-info", t.TEXT, "user:password for the registry.", "the profile's", secret=True
-    ),
-    FormatOption(("avro-confluent",), "bearer-auth.credentials-source", t.TEXT, "Where the token is.", "the profile's"),
-    FormatOption(("avro-confluent",), "bearer-auth.token", t.TEXT, "Token for the registry.", "the profile's", secret=True),
-    FormatOption(("avro-confluent",), "ssl.keystore.location", t.TEXT, "Keystore for the registry.", "the profile's"),
-    FormatOption(("avro-confluent",), "ssl.keystore.password", t.TEXT, "Its password.", "the profile's", secret=True),
-    FormatOption(("avro-confluent",), "ssl.truststore.location", t.TEXT, "Truststore for the registry.", "the profile's"),
-    FormatOption(("avro-confluent",), "ssl.truststore.password", t.TEXT, "Its password.", "the profile's", secret=True),
-)
-
-CONNECTORS = {"upsert-kafka": (UPSERT_KAFKA, KAFKA_SOURCE), "kafka": (KAFKA, KAFKA_SOURCE)}
-CONNECTOR_VERSIONS = ("0.10", "0.11")
-
-REFUSED_PROPERTIES = {
-    "key.serializer": "key_format decides how keys are written",
-    "value.serializer": "value_format decides how values are written",
-    "key.deserializer": "key_format decides how keys are read",
-    "value.deserializer": "value_format decides how values are read",
-    "transactional.id": "the adapter names its transactions; sink_transactional_id_prefix is yours",
-    "auto.offset.reset": "scan_startup_mode decides where reading starts",
-    "enable.auto.commit": "a run pins the offsets that it covers and commits none",
-    "interceptor.classes": "Spark's Kafka source takes no interceptors",
-}
-OWNED_UNDER_EXACTLY_ONCE = {
-    "acks": "a transaction needs acks=all",
-    "enable.idempotence": "a transaction is idempotent by itself",
-    "partitioner.class": "a transaction is not written by Java's producer; use sink_partitioner_class",
-}
-
-# Keys of model.config that are dbt's or dbt-spark's: never ours, never warned about.
-DBT_CONFIGS = frozenset(
-    """
-    access alias auto_liquid_cluster backup batch_size begin buckets catalog_name clustered_by cluster_by column_types concurrent_batches contract
-    database docs enabled event_time fail_calc file_format freshness full_refresh grants group incremental_predicates incremental_strategy
-    indexes location location_root lookback materialized merge_exclude_columns merge_update_columns meta name on_configuration_change
-    on_schema_change options packages partition_by persist_docs post_hook pre_hook predicates quote_columns quoting resource_tags schema
-    snapshot_meta_column_names sql_header static_analysis store_failures store_failures_as tags target_database target_schema tblproperties
-    transient unlogged version with_options
-    """.split()
 )

@@ -1,6 +1,6 @@
-"""Reads a model's settings in every spelling: config() names, YAML names, and WITH clauses of Flink, Alibaba Cloud and Huawei DLI.
+"""Reads a model's settings in every spelling: config() and YAML names, WITH clauses of Flink, Alibaba Cloud and Huawei DLI.
 
-Gives each setting its name in the table and the place where it was written. Leaves to `options` whether its value is right.
+Gives each setting its row of the table and the place where it was written. Leaves to `check` whether its value is right.
 """
 
 from __future__ import annotations
@@ -12,15 +12,24 @@ from difflib import get_close_matches
 from typing import Any
 
 from dbt.adapters.upsert_kafka import kafka_properties
-from dbt.adapters.upsert_kafka.option_table import (
-    CONNECTOR_VERSIONS,
-    CONNECTORS,
-    DBT_CONFIGS,
-    FORMAT_OPTIONS,
-    OPTIONS,
-    FormatOption,
-    Option,
-    underscored,
+from dbt.adapters.upsert_kafka.options.format_table import FORMAT_OPTIONS, FormatOption
+from dbt.adapters.upsert_kafka.options.table import KAFKA, KAFKA_SOURCE, OPTIONS, UPSERT_KAFKA, Option, underscored
+from dbt.adapters.upsert_kafka.options.values import ValueType
+
+CONNECTORS = {"upsert-kafka": (UPSERT_KAFKA, KAFKA_SOURCE), "kafka": (KAFKA, KAFKA_SOURCE)}
+CONNECTOR_VERSIONS = ("0.10", "0.11")
+
+# Keys of model.config that are dbt's or dbt-spark's: never ours, never warned about.
+DBT_CONFIGS = frozenset(
+    """
+    access alias auto_liquid_cluster backup batch_size begin buckets catalog_name cluster_by clustered_by column_types
+    concurrent_batches contract database docs enabled event_time fail_calc file_format freshness full_refresh grants
+    group incremental_predicates incremental_strategy indexes location location_root lookback materialized
+    merge_exclude_columns merge_update_columns meta on_configuration_change on_schema_change options packages
+    partition_by persist_docs post_hook pre_hook predicates quote_columns quoting resource_tags schema
+    snapshot_meta_column_names sql_header static_analysis store_failures store_failures_as tags target_database
+    target_schema tblproperties transient unlogged version with_options
+    """.split()
 )
 
 
@@ -36,6 +45,14 @@ class SideOption:
     def name(self) -> str:
         return underscored(".".join(filter(None, (self.side, self.format, self.option.name))))
 
+    @property
+    def type(self) -> ValueType:
+        return self.option.type
+
+    @property
+    def secret(self) -> bool:
+        return self.option.secret
+
 
 @dataclass(frozen=True)
 class ClientProperty:
@@ -46,6 +63,10 @@ class ClientProperty:
     @property
     def name(self) -> str:
         return f"properties {self.key}"
+
+    @property
+    def secret(self) -> bool:
+        return kafka_properties.is_secret(self.key)
 
 
 Known = Option | SideOption | ClientProperty
@@ -98,13 +119,14 @@ def collect(materialization: str, config: Mapping[str, Any]) -> Collected:
     return found
 
 
-def shown(name: str, value: Any, secret: bool = False) -> str:
+def shown(value: Any, secret: bool) -> str:
     """A value as messages show it: short, and never one that may be a secret."""
-    if secret or kafka_properties.is_secret(name):
+    text = repr(value)
+    if secret or kafka_properties.is_secret(text):
         return "***"
     if isinstance(value, bool):
         return str(value).lower()
-    text = re.sub(r"[^\s'/,@]+@", "***@", repr(value))
+    text = re.sub(r"(://|')\S*@", r"\1***@", text)
     return text if len(text) <= 80 else text[:77] + "…" + text[-1]
 
 
@@ -184,7 +206,7 @@ def _with_option(materialization: str, family: str, name: str, raw: Any, found: 
         _connector(materialization, place, raw, found)
     elif name == "connector.version":
         if raw not in CONNECTOR_VERSIONS:
-            found.problems.append(f"{place}={shown(name, raw)}: must be one of {', '.join(map(repr, CONNECTOR_VERSIONS))}")
+            found.problems.append(f"{place}={shown(raw, False)}: must be one of {', '.join(map(repr, CONNECTOR_VERSIONS))}")
     elif known := names.get(name):
         found.settings.append(Setting(known, place, _fields_list(name, raw)))
     elif name.startswith(prefix):
@@ -192,22 +214,24 @@ def _with_option(materialization: str, family: str, name: str, raw: Any, found: 
     elif underscored(name) in CONFIG:
         written = [n for n, known in names.items() if known == CONFIG[underscored(name)]]
         instead = f"write '{written[0]}'" if written else f"set {underscored(name)} in config()"
-        found.problems.append(f"{place}={shown(name, raw)}: is not part of a WITH clause; {instead}")
+        found.problems.append(f"{place}={shown(raw, kafka_properties.is_secret(name))}: is not part of a WITH clause; {instead}")
     else:
         near = nearest(name, [*names, connector, *([] if family == "Flink's" else ["connector.version"])])
         hint = f"; did you mean '{near}'?" if near else ""
-        found.problems.append(f"{place}={shown(name, raw)}: is not an option in {family} spelling{hint}")
+        found.problems.append(
+            f"{place}={shown(raw, kafka_properties.is_secret(name))}: is not an option in {family} spelling{hint}"
+        )
 
 
 def _connector(materialization: str, place: str, raw: Any, found: Collected) -> None:
     if raw not in CONNECTORS:
         found.problems.append(
-            f"{place}={shown('connector', raw)}: must be one of {', '.join(CONNECTORS)}; this adapter has no other connector"
+            f"{place}={shown(raw, False)}: must be one of {', '.join(CONNECTORS)}; this adapter has no other connector"
         )
     elif materialization not in CONNECTORS[raw]:
         wanted = " or ".join(f"materialized='{m}'" for m in CONNECTORS[raw])
         found.problems.append(
-            f"{place}={shown('connector', raw)}: the model has materialized='{materialization}'; this connector is {wanted}"
+            f"{place}={shown(raw, False)}: the model has materialized='{materialization}'; this connector is {wanted}"
         )
 
 
