@@ -50,6 +50,8 @@ class _Check:
         self.settings = collected.settings
         self.taken: dict[Known, Any] = {}
         self.places: dict[str, str] = {}
+        self.whats: dict[str, str] = {}
+        """Place and value, as the user wrote them."""
         self.failed: set[str] = set()
         """Options with a problem of their own: others don't complain about them."""
 
@@ -80,21 +82,19 @@ class _Check:
 
     def _take(self, setting: Setting) -> None:
         """Read one value; two places may say the same thing, not two things."""
-        known, place = setting.known, setting.place
+        known, what = setting.known, f"{setting.place}={shown(setting.raw, setting.known.secret)}"
         try:
             value = plain(setting.raw) if isinstance(known, ClientProperty) else known.type.parse(setting.raw)
         except ValueError as e:
-            self._wrong(f"{place}={shown(setting.raw, known.secret)}", str(e))
+            self._wrong(what, str(e))
             self.failed.add(known.name)
             return
         if known in self.taken and self.taken[known] != value:
-            before = f"{self.places[known.name]}={shown(self.taken[known], known.secret)}"
-            self._wrong(
-                f"{place}={shown(value, known.secret)}", f"differs from {before}, which is the same option; keep one of them"
-            )
+            self._wrong(what, f"differs from {self.whats[known.name]}, which is the same option; keep one of them")
             self.failed.add(known.name)
             return
-        self.places.setdefault(known.name, place)
+        self.places.setdefault(known.name, setting.place)
+        self.whats.setdefault(known.name, what)
         self.taken[known] = value
 
     def _split_partitioner(self) -> None:
@@ -113,11 +113,8 @@ class _Check:
             values["scan_startup_mode"] = "group-offsets" if "group.id" in self.properties else "earliest-offset"
         return values | {GROUP: self.properties.get("group.id")} | self.given
 
-    def _what(self, name: str) -> str:
-        return f"{self.places[name]}={shown(self.given[name], _BY_NAME[name].secret)}"
-
     def _check_rules(self, option: Option, values: Mapping[str, Any]) -> None:
-        what, value = self._what(option.name), values[option.name]
+        what, value = self.whats[option.name], values[option.name]
         if self.materialization not in option.on:
             self._wrong(what, self._not_taken(option.on))
             self.failed.add(option.name)
@@ -154,16 +151,15 @@ class _Check:
     def _check_topics(self, values: Mapping[str, Any]) -> None:
         several = ";" in (values["topic"] or "")
         if self.materialization in SINKS and several:
-            self._wrong(self._what("topic"), "a sink writes one topic; several topics are for kafka_source")
+            self._wrong(self.whats["topic"], "a sink writes one topic; several topics are for kafka_source")
         for name in ("scan_startup_specific_offsets", "scan_bounded_specific_offsets"):
             if values.get(name) and (several or values.get("topic_pattern")):
-                self._wrong(self._what(name), "offsets of partitions need a single topic")
+                self._wrong(self.whats[name], "offsets of partitions need a single topic")
 
     def _check_properties(self, values: Mapping[str, Any]) -> None:
         owned = kafka_properties.OWNED_UNDER_EXACTLY_ONCE if values.get("sink_delivery_guarantee") == "exactly-once" else {}
         for name, value in self.properties.items():
-            place = self.places[ClientProperty(name).name]
-            what = f"{place}={shown(value, kafka_properties.is_secret(name))}"
+            place, what = self.places[ClientProperty(name).name], self.whats[ClientProperty(name).name]
             if reason := kafka_properties.REFUSED.get(name) or owned.get(name):
                 self._wrong(what, f"can't be set: {reason}")
             elif wrong := kafka_properties.problem(name, value):
@@ -173,7 +169,7 @@ class _Check:
             elif name == "isolation.level" and value == "read_uncommitted" and self.materialization in SINKS:
                 self._wrong(what, "can't be set: a topic is compared as committed readers see it")
             elif name == "partitioner.class" and values.get("sink_partitioner") not in (None, "default"):
-                self._wrong(self._what("sink_partitioner"), f"can't be together with {place}; keep one of them")
+                self._wrong(self.whats["sink_partitioner"], f"can't be together with {place}; keep one of them")
 
     def _check_topic_config(self, values: Mapping[str, Any]) -> None:
         config = values.get("topic_config") or {}
@@ -190,8 +186,8 @@ class _Check:
     def _check_format_options(self, values: Mapping[str, Any]) -> None:
         formats = {side: values[f"{side}_format"] for side in ("key", "value")}
         unsure = {side for side in formats if {"format", f"{side}_format"} & self.failed}
-        for known, value in self._side_options().items():
-            what = f"{self.places[known.name]}={shown(value, known.secret)}"
+        for known in self._side_options():
+            what = self.whats[known.name]
             sides = {known.side} if known.side else {"key", "value"}
             if self.materialization not in known.option.on:
                 self._wrong(what, self._not_taken(known.option.on))
@@ -207,13 +203,13 @@ class _Check:
         """The options of one side's format by their short names; one for this side wins over one for both."""
         format_ = values[f"{side}_format"]
         chosen = {k: v for k, v in self._side_options().items() if k.side in ("", side) and k.format == format_}
-        options = {k.option.short: v for k, v in sorted(chosen.items(), key=lambda item: item[0].side)}
-        places = {k.option.short: self.places[k.name] for k in sorted(chosen, key=lambda known: known.side)}
+        ordered = {k.option.short: k for k in sorted(chosen, key=lambda known: known.side)}
+        options = {short: chosen[known] for short, known in ordered.items()}
         if options.get("disable_quote_character") and "quote_character" in options:
-            what = f"{places['quote_character']}={options['quote_character']!r}"
-            self._once(what, f"can't be together with {places['disable_quote_character']}=true; keep one of them")
+            other = self.whats[ordered["disable_quote_character"].name]
+            self._once(self.whats[ordered["quote_character"].name], f"can't be together with {other}; keep one of them")
         if "map_null_key_literal" in options and options.get("map_null_key_mode") != "LITERAL":
-            what = f"{places['map_null_key_literal']}={options['map_null_key_literal']!r}"
+            what = self.whats[ordered["map_null_key_literal"].name]
             self._once(what, f"needs {table.underscored(format_)}_map_null_key_mode=LITERAL")
         return options
 
@@ -231,8 +227,7 @@ class _Check:
         for name in names:
             later = table.NOT_AVAILABLE_YET.get(name, ())
             if name not in self.failed and (later == EVERY_VALUE or values[name] in later):
-                place = self.places.get(name) or self.places["format"]
-                self._once(f"{place}={shown(values[name], False)}", "is not available yet")
+                self._once(self.whats.get(name) or self.whats["format"], "is not available yet")
 
 
 def _mean(near: str | None) -> str:

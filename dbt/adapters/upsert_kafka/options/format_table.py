@@ -67,9 +67,7 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
         "Write TIMESTAMP_NTZ as Avro's timestamp, as Flink did before 1.19.",
         "true",
     ),
-    FormatOption(
-        ("avro-confluent",), "url", t.URL, "The schema registry.", "the profile's", aliases=("schema-registry.url",)
-    ),
+    FormatOption(("avro-confluent",), "url", t.URL, "The schema registry.", "the profile's", aliases=("schema-registry.url",)),
     FormatOption(
         ("avro-confluent",),
         "subject",

@@ -1,0 +1,74 @@
+"""Which client gets which property."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbt.adapters.upsert_kafka import kafka_properties
+from dbt.adapters.upsert_kafka.kafka_properties import (
+    TOPIC_CONFIGS,
+    from_underscores,
+    is_known,
+    is_secret,
+    nearest,
+    problem,
+    split,
+)
+
+
+def test_each_client_gets_the_properties_that_it_knows() -> None:
+    clients = split(
+        {"linger.ms": "5", "max.poll.records": "10", "default.api.timeout.ms": "1", "security.protocol": "SSL", "retries": "3"}
+    )
+    assert clients.producer == {"linger.ms": "5", "security.protocol": "SSL", "retries": "3"}
+    assert clients.consumer == {"max.poll.records": "10", "default.api.timeout.ms": "1", "security.protocol": "SSL"}
+    assert clients.admin == {"default.api.timeout.ms": "1", "security.protocol": "SSL", "retries": "3"}
+
+
+def test_property_that_no_client_defines_goes_to_all() -> None:
+    clients = split({"config.providers.vault.param.address": "x"})
+    assert clients.producer == clients.consumer == clients.admin == {"config.providers.vault.param.address": "x"}
+
+
+def test_catalogue_is_that_of_kafka() -> None:
+    assert len(kafka_properties.PROPERTIES) > 130
+    assert {"acks", "max.poll.records", "bootstrap.controllers", "sasl.jaas.config"} <= kafka_properties.PROPERTIES.keys()
+    assert {"cleanup.policy", "retention.ms", "min.insync.replicas"} <= TOPIC_CONFIGS
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("linger.ms", "5", None),
+        ("linger.ms", "5.5", "must be a whole number"),
+        ("sasl.login.refresh.window.factor", "0.8", None),
+        ("sasl.login.refresh.window.factor", "most", "must be a number"),
+        ("enable.idempotence", "TRUE", None),
+        ("enable.idempotence", "1", "must be true or false"),
+        ("security.protocol", "sasl_ssl", None),
+        ("security.protocol", "TLS", "must be one of PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL"),
+        ("linger.ms", "${vault:kafka:linger}", None),
+        ("of.a.plugin", "anything", None),
+    ],
+)
+def test_value_of_the_wrong_kind_is_told(name: str, value: str, said: str | None) -> None:
+    assert problem(name, value) == said
+
+
+@pytest.mark.parametrize(
+    "name", ["sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "my.api.key", "oauth.client_secret", "x.token"]
+)
+def test_secrets_are_known_by_their_names(name: str) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["acks", "client.id", "partitioner.ignore.keys", "ssl.keystore.location", "sasl.mechanism"])
+def test_what_is_no_secret_may_be_shown(name: str) -> None:
+    assert not is_secret(name)
+
+
+def test_names_with_underscores_and_misspelt_names_are_found() -> None:
+    assert from_underscores("max_request_size") == "max.request.size"
+    assert from_underscores("acme_thing") == "acme.thing"
+    assert nearest("linger.msec") == "linger.ms"
+    assert is_known("config.providers.env.class") and not is_known("linger.msec")
