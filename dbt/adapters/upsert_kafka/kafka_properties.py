@@ -153,17 +153,15 @@ value.deserializer C text
 value.serializer P text
 """
 
-TOPIC_CONFIGS = frozenset(
-    """
-    cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
-    delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
-    index.interval.bytes leader.replication.throttled.replicas local.retention.bytes local.retention.ms
-    max.compaction.lag.ms max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms
-    message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas preallocate
-    remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms
-    segment.bytes segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
-    """.split()
-)
+_TOPIC_CONFIGS = """
+cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
+index.interval.bytes leader.replication.throttled.replicas local.retention.bytes local.retention.ms
+max.compaction.lag.ms max.message.bytes message.timestamp.after.max.ms message.timestamp.before.max.ms
+message.timestamp.type min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas preallocate
+remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms
+segment.bytes segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
+"""
 
 REFUSED = {
     "key.serializer": "key_format decides how keys are written",
@@ -208,6 +206,7 @@ def _property(name: str, clients: str, kind: str, values: str = "") -> Property:
 
 
 PROPERTIES = {line.split()[0]: _property(*line.split()) for line in _CATALOGUE.strip().splitlines()}
+TOPIC_CONFIGS = frozenset(_TOPIC_CONFIGS.split())
 _BY_UNDERSCORES = {re.sub(r"[.-]", "_", name): name for name in PROPERTIES}
 
 

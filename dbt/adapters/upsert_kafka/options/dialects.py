@@ -20,17 +20,16 @@ CONNECTORS = {"upsert-kafka": (UPSERT_KAFKA, KAFKA_SOURCE), "kafka": (KAFKA, KAF
 CONNECTOR_VERSIONS = ("0.10", "0.11")
 
 # Keys of model.config that are dbt's or dbt-spark's: never ours, never warned about.
-DBT_CONFIGS = frozenset(
-    """
-    access alias auto_liquid_cluster backup batch_size begin buckets catalog_name cluster_by clustered_by column_types
-    concurrent_batches contract database docs enabled event_time fail_calc file_format freshness full_refresh grants
-    group incremental_predicates incremental_strategy indexes location location_root lookback materialized
-    merge_exclude_columns merge_update_columns meta on_configuration_change on_schema_change options packages
-    partition_by persist_docs post_hook pre_hook predicates quote_columns quoting resource_tags schema
-    snapshot_meta_column_names sql_header static_analysis store_failures store_failures_as tags target_database
-    target_schema tblproperties transient unlogged version with_options
-    """.split()
-)
+_DBT_CONFIGS = """
+access alias auto_liquid_cluster backup batch_size begin buckets catalog_name cluster_by clustered_by column_types
+concurrent_batches contract database docs enabled event_time fail_calc file_format freshness full_refresh grants
+group incremental_predicates incremental_strategy indexes location location_root lookback materialized
+merge_exclude_columns merge_update_columns meta on_configuration_change on_schema_change options packages
+partition_by persist_docs post_hook pre_hook predicates quote_columns quoting resource_tags schema
+snapshot_meta_column_names sql_header static_analysis store_failures store_failures_as tags target_database
+target_schema tblproperties transient unlogged version with_options
+"""
+DBT_CONFIGS = frozenset(_DBT_CONFIGS.split())
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def collect(materialization: str, config: Mapping[str, Any]) -> Collected:
     found = Collected()
     for key, raw in config.items():
         if raw is not None and underscored(key) not in DBT_CONFIGS:
-            _config_key(key, raw, found)
+            _config_key(materialization, key, raw, found)
     clause = config.get("with_options")
     if clause is not None:
         _with_clause(materialization, clause, found)
@@ -135,12 +134,12 @@ def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     return next(iter(get_close_matches(name, list(names), n=1, cutoff=cutoff)), None)
 
 
-def _config_key(key: str, raw: Any, found: Collected) -> None:
+def _config_key(materialization: str, key: str, raw: Any, found: Collected) -> None:
     name = underscored(key)
     if name == "properties":
         _property_map(key, raw, found)
     elif known := CONFIG.get(name):
-        found.settings.append(Setting(known, key, _fields_list(key, raw)))
+        found.settings.append(Setting(known, key, _key_fields(materialization, key, key, raw, found)))
     elif key.startswith("properties."):
         found.settings.append(_property(key.removeprefix("properties."), key, raw))
     elif name.startswith("properties_"):
@@ -169,9 +168,15 @@ def _property_map(place: str, raw: Any, found: Collected) -> None:
     found.settings.extend(_property(name, f"{place} {name}", value) for name, value in raw.items() if value is not None)
 
 
-def _fields_list(key: str, raw: Any) -> Any:
-    # Flink's lists of columns are one text.
-    return [name.strip() for name in raw.split(";")] if underscored(key) == "key_fields" and isinstance(raw, str) else raw
+def _key_fields(materialization: str, name: str, place: str, raw: Any, found: Collected) -> Any:
+    """Flink's `key.fields` is the unique key of a sink, as one text; to a source it would mean to keep last values only."""
+    if underscored(name) != "key_fields":
+        return raw
+    if materialization == KAFKA_SOURCE:
+        found.problems.append(
+            f"{place}={shown(raw, False)}: a source that keeps the last value of each key says unique_key instead"
+        )
+    return [part.strip() for part in raw.split(";")] if isinstance(raw, str) else raw
 
 
 def _with_clause(materialization: str, clause: Any, found: Collected) -> None:
@@ -208,7 +213,7 @@ def _with_option(materialization: str, family: str, name: str, raw: Any, found: 
         if raw not in CONNECTOR_VERSIONS:
             found.problems.append(f"{place}={shown(raw, False)}: must be one of {', '.join(map(repr, CONNECTOR_VERSIONS))}")
     elif known := names.get(name):
-        found.settings.append(Setting(known, place, _fields_list(name, raw)))
+        found.settings.append(Setting(known, place, _key_fields(materialization, name, place, raw, found)))
     elif name.startswith(prefix):
         found.settings.append(_property(name.removeprefix(prefix), place, raw))
     elif underscored(name) in CONFIG:

@@ -140,7 +140,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "unique_key",
         t.COLUMNS,
-        "The columns that make the message key, in this order.",
+        "The columns that make the message key, in this order: what others declare as PRIMARY KEY.",
         flink=("key.fields",),
         required_on=(UPSERT_KAFKA,),
         default_text="required by `upsert_kafka`",

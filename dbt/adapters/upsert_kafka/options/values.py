@@ -118,27 +118,22 @@ def _limit(value: Any) -> Limit:
 
 
 _UNITS = {
-    "d": timedelta(days=1),
-    "h": timedelta(hours=1),
-    "min": timedelta(minutes=1),
-    "s": timedelta(seconds=1),
-    "ms": timedelta(milliseconds=1),
+    "d day days": timedelta(days=1),
+    "h hour hours": timedelta(hours=1),
+    "m min minute minutes": timedelta(minutes=1),
+    "s sec secs second seconds": timedelta(seconds=1),
+    "ms milli millis millisecond milliseconds": timedelta(milliseconds=1),
 }
-_UNIT_NAMES = {
-    **{name: "d" for name in ("d", "day", "days")},
-    **{name: "h" for name in ("h", "hour", "hours")},
-    **{name: "min" for name in ("m", "min", "minute", "minutes")},
-    **{name: "s" for name in ("s", "sec", "secs", "second", "seconds")},
-    **{name: "ms" for name in ("", "ms", "milli", "millis", "millisecond", "milliseconds")},
-}
+_DURATIONS = {name: length for names, length in _UNITS.items() for name in names.split()}
 
 
 def _duration(value: Any) -> timedelta:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower()) if isinstance(text, str) else None
-    if not match or match[2] not in _UNIT_NAMES:
+    unit = match[2] or "ms" if match else ""
+    if not match or unit not in _DURATIONS:
         raise ValueError("must be a duration such as '10s', '5 min', '1 h' or '500 ms'")
-    return int(match[1]) * _UNITS[_UNIT_NAMES[match[2]]]
+    return int(match[1]) * _DURATIONS[unit]
 
 
 def _columns(value: Any) -> tuple[str, ...]:
