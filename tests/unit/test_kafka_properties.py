@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbt.adapters.upsert_kafka import kafka_properties
+from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_properties import (
     TOPIC_CONFIGS,
     from_underscores,
@@ -72,3 +73,10 @@ def test_names_with_underscores_and_misspelt_names_are_found() -> None:
     assert from_underscores("acme_thing") == "acme.thing"
     assert nearest("linger.msec") == "linger.ms"
     assert is_known("config.providers.env.class") and not is_known("linger.msec")
+
+
+def test_spark_reads_with_the_consumers_properties_and_writes_with_the_producers() -> None:
+    settings = KafkaSettings("a:9092", {"linger.ms": "5", "max.poll.records": "10", "client.id": "me"})
+    source, sink = settings.spark_source(), settings.spark_sink(acks="all")
+    assert (source["kafka.max.poll.records"], source["kafka.client.id"]) == ("10", "me") and "kafka.linger.ms" not in source
+    assert (sink["kafka.linger.ms"], sink["kafka.client.id"]) == ("5", "me") and "kafka.max.poll.records" not in sink

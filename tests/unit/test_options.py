@@ -308,16 +308,18 @@ def test_users_own_config_keys_are_left_alone() -> None:
     ],
 )
 def test_near_miss_of_an_option_is_a_warning_that_names_it(key: str, near: str) -> None:
-    assert upsert(**{key: "x"}).warnings == (f"{key} is not an option and has no effect; did you mean {near}?",)
+    assert upsert(**{key: "x"}).warnings == (f"users: {key} is not an option and has no effect; did you mean {near}?",)
 
 
 def test_huawei_name_outside_of_with_options_is_a_warning() -> None:
-    assert upsert(**{"connector.topic": "x"}).warnings == ("connector.topic is not read here: it belongs into with_options",)
+    assert upsert(**{"connector.topic": "x"}).warnings == (
+        "users: connector.topic is not read here: it belongs into with_options",
+    )
 
 
 def test_property_that_no_client_knows_is_a_warning_with_the_nearest_name() -> None:
     assert upsert(properties={"linger.msec": 5}).warnings == (
-        "properties linger.msec: no Kafka client knows this property; did you mean linger.ms?",
+        "users: properties linger.msec: no Kafka client knows this property; did you mean linger.ms?",
     )
     assert upsert(properties={"linger.msec": 5}).properties == {"linger.msec": "5"}
 
@@ -325,7 +327,7 @@ def test_property_that_no_client_knows_is_a_warning_with_the_nearest_name() -> N
 def test_unknown_topic_setting_is_a_warning_with_the_nearest_name() -> None:
     parsed = upsert(topic_config={"retention.mss": 5, "min.compaction.lag.ms": 1})
     assert parsed.topic_config == {"retention.mss": "5", "min.compaction.lag.ms": "1"}
-    assert parsed.warnings == ("topic_config retention.mss: Kafka has no such topic setting; did you mean retention.ms?",)
+    assert parsed.warnings == ("users: topic_config retention.mss: Kafka has no such topic setting; did you mean retention.ms?",)
 
 
 def test_topic_that_forgets_rows_is_a_warning() -> None:
@@ -335,7 +337,7 @@ def test_topic_that_forgets_rows_is_a_warning() -> None:
 
 def test_option_without_effect_is_checked_and_told() -> None:
     assert upsert(with_options={"sink.buffer-flush.max-rows": "100"}).warnings == (
-        "with_options 'sink.buffer-flush.max-rows' has no effect: a run writes each key once",
+        "users: with_options 'sink.buffer-flush.max-rows' has no effect: a run writes each key once",
     )
 
 

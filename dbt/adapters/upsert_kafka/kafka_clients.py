@@ -17,7 +17,7 @@ from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from dbt.adapters.upsert_kafka import embedded
+from dbt.adapters.upsert_kafka import embedded, kafka_properties
 from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError
 
@@ -98,11 +98,11 @@ class KafkaSettings:
 
     def spark_source(self) -> dict[str, str]:
         """Options for Spark's Kafka source."""
-        return self._spark({**READER_DEFAULTS, **self.properties})
+        return self._spark({**READER_DEFAULTS, **kafka_properties.split(self.properties).consumer})
 
     def spark_sink(self, **defaults: str) -> dict[str, str]:
         """Options for Spark's Kafka sink."""
-        return self._spark({**defaults, **self.properties})
+        return self._spark({**defaults, **kafka_properties.split(self.properties).producer})
 
     def python_client(self) -> dict[str, Any]:
         """Arguments for kafka-python's clients."""

@@ -80,7 +80,8 @@ def parse(materialization: str, model_name: str, config: Mapping[str, Any]) -> M
     _raise(model_name, checked.problems)
     known = {f.name for f in fields(ModelOptions)}
     values = {name: value for name, value in checked.values.items() if name in known and value is not None}
-    return ModelOptions(materialization=materialization, warnings=tuple(checked.warnings), **values)
+    warnings = tuple(f"{model_name}: {warning}" for warning in checked.warnings)
+    return ModelOptions(materialization=materialization, warnings=warnings, **values)
 
 
 def check_columns(options: ModelOptions, model_name: str, columns: Sequence[str]) -> None:
