@@ -9,7 +9,7 @@ import difflib
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
@@ -48,7 +48,8 @@ class UpsertKafkaCredentials(Credentials):
     schema_registry: dict[str, Any] = field(default_factory=dict)
     topic_defaults: dict[str, Any] = field(default_factory=dict)
 
-    project_root: Path | None = field(default=None, init=False, repr=False, compare=False)
+    # Not the profile's, so no field of it: the adapter says it.
+    project_root: ClassVar[Path | None] = None
 
     @property
     def type(self) -> str:
@@ -90,7 +91,7 @@ def _text(value: Any) -> str:
 
 
 def _problems(data: dict[str, Any]) -> list[str]:
-    known = [f.name for f in fields(UpsertKafkaCredentials) if f.init] + list(DBT_FIELDS)
+    known = [f.name for f in fields(UpsertKafkaCredentials)] + list(DBT_FIELDS)
     problems = []
     for name in sorted(set(data) - set(known)):
         near = difflib.get_close_matches(name, known, n=1)

@@ -6,11 +6,15 @@ from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
 
+from dbt.adapters.__about__ import version as base_version
 from dbt.adapters.base.meta import available
+from dbt.adapters.contracts.relation import RelationConfig
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter
+from dbt.adapters.base.impl import AdapterTrackingRelationInfo
 
 from dbt.adapters.upsert_kafka import options, publish
+from dbt.adapters.upsert_kafka.__version__ import version
 from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.debug import report
@@ -31,7 +35,14 @@ class UpsertKafkaAdapter(SparkAdapter):
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
         # `dbt debug` outside a project has a profile only.
-        config.credentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
+        UpsertKafkaCredentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
+
+    @classmethod
+    def get_adapter_run_info(cls, config: RelationConfig) -> AdapterTrackingRelationInfo:
+        # dbt would derive the module's name from the class's, which has no underscore.
+        return AdapterTrackingRelationInfo(
+            adapter_name="upsert_kafka", base_adapter_version=base_version, adapter_version=version, model_adapter_details={}
+        )
 
     @available.parse(lambda *args, **kwargs: None)
     def check_options(self, model: dict[str, Any]) -> options.ModelOptions:

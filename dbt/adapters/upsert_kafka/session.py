@@ -10,7 +10,9 @@ import fcntl
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +31,7 @@ SCALA = "2.13"
 # Already inside Spark; a second copy would only be fetched, not used.
 INSIDE_SPARK = ("com.github.luben", "com.google.code.findbugs", "org.apache.hadoop", "org.lz4", "org.scala-lang", "org.slf4j", "org.xerial.snappy")
 METASTORE_SETTINGS = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL", "spark.sql.catalogImplementation")
+LAUNCH_NOISE = b"WARNING: Using incubator modules"
 LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -46,6 +49,9 @@ logger.hive2.name = hive
 logger.hive2.level = off
 logger.nucleus.name = DataNucleus
 logger.nucleus.level = off
+# As loud as the root, or Spark announces the difference.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 logger.kafka.name = org.apache.kafka
 logger.kafka.level = off
 """
@@ -101,13 +107,34 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     for name, value in {**settings, **credentials.spark}.items():
         builder = builder.config(name, value)
     try:
-        session = builder.getOrCreate()
+        with _without_launch_noise():
+            session = builder.getOrCreate()
         # The first statement boots the catalog; better here, with a message of its own, than inside a model.
         session.sql("show databases").collect()
     except Exception as error:  # Py4J's and Spark's errors have no common base
         logger.debug(f"Spark did not start: {error!r}")
         raise UpsertKafkaError(_why_not_started(error, credentials)) from error
     return session
+
+
+@contextmanager
+def _without_launch_noise() -> Iterator[None]:
+    """Start the JVM with a stderr that loses its greeting and passes on the rest, such as the progress bar."""
+    read_end, write_end = os.pipe()
+    stderr = os.dup(2)
+
+    def forward() -> None:
+        while text := os.read(read_end, 65536):
+            os.write(stderr, b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(LAUNCH_NOISE)))
+
+    sys.stderr.flush()
+    os.dup2(write_end, 2)
+    os.close(write_end)
+    threading.Thread(target=forward, daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
 
 
 def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, Any]:
