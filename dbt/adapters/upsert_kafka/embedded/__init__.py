@@ -3,11 +3,12 @@
 `ensure_running` gives its address to any number of threads and processes; the last one to end, however it ends, takes the broker
 with it. Topics stay in `<project>/.upsert_kafka/broker` for the next command. What is sent to it is everybody else's business.
 
-Three locks of the kernel, which no kill can leave behind:
+Locks of the kernel, which no kill can leave behind, say who is there:
 
-    users.lock    shared, by every process that uses the broker; the supervisor stops the broker when it gets it exclusively
-    broker.json   exclusive, by supervisor and broker: locked means running, and the content is the address
-    start.lock    exclusive, by whoever finds out whether there is a broker and starts one if not
+    users.lock       shared, by every process that uses the broker; the supervisor stops the broker when it gets it exclusively
+    supervisor.lock  exclusive, by the supervisor
+    broker.json      exclusive, by supervisor and broker: locked means running, and the content is the address
+    start.lock       exclusive, by whoever finds out whether there is a broker and starts one if not
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import atexit
 import errno
 import fcntl
-import os
 import subprocess
 import threading
 import time
@@ -25,7 +25,16 @@ from typing import IO
 
 from dbt.adapters.events.logging import AdapterLogger
 
-from dbt.adapters.upsert_kafka.embedded.node import Node, answers, end, free_ports, kafka_jars, new_cluster_id, read_state
+from dbt.adapters.upsert_kafka.embedded.node import (
+    Node,
+    answers,
+    end,
+    formatted_as,
+    free_ports,
+    kafka_jars,
+    new_cluster_id,
+    read_state,
+)
 from dbt.adapters.upsert_kafka.errors import EmbeddedBrokerError
 from dbt.adapters.upsert_kafka.java import find_java
 
@@ -121,13 +130,13 @@ def _running(folder: Path) -> str | None:
     if not _locked(state_file):
         return None
     state = read_state(state_file)
-    if state and _exists(int(state.get("supervisor", 0))):
+    if state and _locked(folder / "supervisor.lock"):
         address = f"127.0.0.1:{state['port']}"
         if answers(address, str(state["cluster_id"])):
             return address
         end(int(state["supervisor"]))
     if state and "broker" in state:
-        # Locked, so that number still is the broker's: without its supervisor nobody would ever stop it.
+        # Locked, so that number still is the broker's; without a supervisor nobody would ever stop it.
         end(int(state["broker"]))
     else:
         # Its supervisor stops the broker when the file is gone.
@@ -143,8 +152,7 @@ def _running(folder: Path) -> str | None:
 def _start(folder: Path, lock: IO[str]) -> _Use:
     java, jars = str(find_java()), kafka_jars()
     last = read_state(folder / "broker.json") or {}
-    formatted = folder / "formatted"
-    cluster_id = formatted.read_text().strip() if formatted.exists() else new_cluster_id()
+    cluster_id = formatted_as(folder) or new_cluster_id()
     preferred = [int(last[name]) for name in ("port", "controller_port") if name in last]
     for attempt in range(PORT_ATTEMPTS):
         port, controller_port = free_ports(2, preferred if attempt == 0 else ())
@@ -184,18 +192,8 @@ def _locked(path: Path, mode: int = fcntl.LOCK_EX) -> bool:
     try:
         with open(path) as f:
             fcntl.flock(f, mode | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except BlockingIOError:
         return True
     return False
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid > 0

@@ -67,7 +67,7 @@ REASONS = {
     "AccessDeniedException|Permission denied": "{folder} is not writable",
     "OutOfMemoryError|insufficient memory": "there is not enough memory",
     "NoClassDefFoundError|ClassNotFoundException": "the jars in {jars} are incomplete; delete that folder to fetch them again",
-    "InconsistentClusterId|InconsistentBrokerMetadata|CorruptRecord|Invalid cluster.id|meta.properties|KafkaStorageException": (
+    "InconsistentClusterId|CorruptRecord|[Nn]ode ID|cluster.id|meta.properties|MetaProperties|KafkaStorageException": (
         "its data in {folder} is damaged; delete that folder to start with no topics"
     ),
 }
@@ -143,6 +143,10 @@ class Node:
     def users_lock(self) -> Path:
         return self.folder / "users.lock"
 
+    @property
+    def supervisor_lock(self) -> Path:
+        return self.folder / "supervisor.lock"
+
     def server_properties(self) -> dict[str, str]:
         """What the server is started with; paths are relative to its folder, so that no name of a folder needs escaping."""
         return {
@@ -167,8 +171,7 @@ class Node:
         """Write the properties and format the storage if that was never done to its end."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.folder / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in self.server_properties().items()))
-        formatted = self.folder / "formatted"
-        if formatted.exists():
+        if formatted_as(self.folder):
             return
         # A format that died half-way left nothing worth keeping: no broker ever ran on it.
         shutil.rmtree(self.folder / "data", ignore_errors=True)
@@ -179,7 +182,7 @@ class Node:
         if done.returncode != 0:
             self.log.write_text(done.stdout + done.stderr)
             raise EmbeddedBrokerError(f"Kafka's storage could not be formatted: {self.reason()}.")
-        formatted.write_text(self.cluster_id)
+        (self.folder / "formatted").write_text(self.cluster_id)
 
     def launch(self) -> subprocess.Popen[bytes]:
         """Start the server under its supervisor; it stops when nobody holds a shared lock on `users_lock` any more.
@@ -191,7 +194,7 @@ class Node:
         with open(self.state_file, "a+") as alive, open(self.log, "wb") as log:
             fcntl.flock(alive, fcntl.LOCK_EX)
             state = {"port": self.port, "controller_port": self.controller_port, "cluster_id": self.cluster_id}
-            files = [path.name for path in (self.state_file, self.users_lock, self.log)]
+            files = [path.name for path in (self.state_file, self.users_lock, self.supervisor_lock, self.log)]
             broker = self.command("kafka.Kafka", "server.properties")
             return subprocess.Popen(
                 [sys.executable, "-I", supervisor.__file__, *files, json.dumps(state), *broker],
@@ -244,6 +247,12 @@ def answers(bootstrap_servers: str, cluster_id: str) -> bool:
         return False
     finally:
         client.close()
+
+
+def formatted_as(folder: Path) -> str | None:
+    """Cluster id that the storage in a node's folder was formatted with; None if that was not done to its end."""
+    formatted = folder / "formatted"
+    return formatted.read_text().strip() or None if formatted.exists() else None
 
 
 def read_state(path: Path) -> dict[str, int | str] | None:

@@ -3,7 +3,7 @@
 Locks are the kernel's, so a user that was killed counts as gone and nothing can go stale. A script of the standard library
 alone: it lives as long as the broker and must not carry dbt and Spark in its memory. Run by `node.launch`.
 
-    supervisor.py STATE_FILE USERS_LOCK LOG_FILE STATE_JSON COMMAND…
+    supervisor.py STATE_FILE USERS_LOCK SUPERVISOR_LOCK LOG_FILE STATE_JSON COMMAND…
 
 The state file is open and locked by the starter and inherited as file descriptor 0; the broker inherits it too.
 """
@@ -22,13 +22,14 @@ POLL_SECONDS = 0.1
 STOP_SECONDS = 20
 
 
-def main(state_file: str, users_lock: str, log_file: str, state: str, *command: str) -> int:
+def main(state_file: str, users_lock: str, supervisor_lock: str, log_file: str, state: str, *command: str) -> int:
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     mine = os.fstat(0).st_ino
-    with open(log_file, "ab") as log, open(users_lock, "rb") as users:
+    with open(log_file, "ab") as log, open(users_lock, "rb") as users, open(supervisor_lock, "ab") as me:
+        fcntl.flock(me, fcntl.LOCK_EX)
         broker = subprocess.Popen(command, stdin=0, stdout=log, stderr=log)
         _write(state_file, {**json.loads(state), "supervisor": os.getpid(), "broker": broker.pid})
         while broker.poll() is None and not asked and _inode(state_file) == mine and not _unused(users):
