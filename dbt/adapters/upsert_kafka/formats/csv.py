@@ -1,0 +1,208 @@
+r"""Format `csv`: one line per record without a line end, quoted by the rules of Flink's csv format.
+
+Flink quotes text that is longer than 24 UTF-16 units or holds a character up to the greater of delimiter and quote, whether it
+needs to or not; numbers and booleans never. Arrays and structs are one field, their elements joined.
+
+What csv cannot tell apart is written as Flink writes it, and read as follows:
+- an empty field is NULL, so '' and X'' come back as NULL unless `null_literal` is set or the column can't be null (a key);
+- with `null_literal`, text that equals it comes back as NULL;
+- an empty array, an array of one NULL and a NULL array are the same empty field, a struct of one NULL field the same as NULL;
+- an element that holds the array delimiter comes back as two; with quotes disabled, so does a field that holds the delimiter.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from dbt.adapters.upsert_kafka.formats import Field, Format, Side, checked_struct, unsupported
+from dbt.adapters.upsert_kafka.formats.text import decimal_text, timestamp_ntz_text, timestamp_text
+from dbt.adapters.upsert_kafka.sql import let, quote_identifier, quote_literal, quote_map, type_text
+
+CORRUPT = "__upsert_kafka_corrupt"
+_TEXTS = (StringType, BinaryType, DateType, TimestampNTZType, TimestampType, ArrayType, StructType)
+_LONGEST_UNQUOTED = 24
+BACKSLASH = "\\"
+
+
+class Csv(Format):
+    name = "csv"
+
+    def problems(self, side: Side) -> list[str]:
+        return unsupported(self.name, side, _refusal)
+
+    def encode(self, side: Side) -> str:
+        dialect = _Dialect(side)
+        fields = [f"coalesce({dialect.field(quote_identifier(f.column), f.type)}, {dialect.null})" for f in side.fields]
+        separator = f", {quote_literal(dialect.delimiter)}, "
+        return f"CAST(concat({separator.join(fields)}) AS BINARY)"
+
+    def decode(self, side: Side, payload: str) -> str:
+        dialect = _Dialect(side)
+        # Names in the payload don't exist, and the columns' own could collide in Spark's case-insensitive eyes.
+        names = [f"c{i}" for i in range(len(side.fields))]
+        schema = ", ".join(f"{name} STRING" for name in [*names, CORRUPT])
+        line = let("r", f"from_csv(CAST({payload} AS STRING), {quote_literal(schema)}, {dialect.reader_options()})", "{body}")
+        readable = [f"r.{CORRUPT} IS NULL"]
+        if len(names) > 1:
+            readable.append(f"octet_length({payload}) > 0")
+        columns = {}
+        for name, f in zip(names, side.fields, strict=True):
+            text = dialect.restored(f"r.{name}", f)
+            columns[f.column] = dialect.value(text, f.type)
+            readable.append(dialect.is_readable(text, f.type))
+        body = checked_struct(self.name, side, payload, columns, " AND ".join(readable))
+        return f"CASE WHEN {payload} IS NOT NULL THEN {line.replace('{body}', body)} END"
+
+
+def _refusal(data_type: DataType) -> str | None:
+    if isinstance(data_type, MapType):
+        return "csv has no maps: write the entries as columns, make it a string with to_json, or use json or avro"
+    nested: list[DataType] = []
+    if isinstance(data_type, ArrayType):
+        nested = [data_type.elementType]
+    if isinstance(data_type, StructType):
+        nested = [f.dataType for f in data_type.fields]
+    if any(isinstance(t, (ArrayType, StructType, MapType)) for t in nested):
+        return "csv has one level of nesting: make the inner value a string with to_json, or use json or avro"
+    return None
+
+
+def _regex(character: str) -> str:
+    return f"\\x{{{ord(character):x}}}"
+
+
+class _Dialect:
+    """One side's options, and the expressions that follow from them."""
+
+    def __init__(self, side: Side) -> None:
+        options = side.options
+        self.delimiter: str = options.get("field_delimiter", ",")
+        self.quote: str | None = None if options.get("disable_quote_character", False) else options.get("quote_character", '"')
+        self.escape: str | None = options.get("escape_character")
+        self.null_literal: str | None = options.get("null_literal")
+        self.array_delimiter: str = options.get("array_element_delimiter", ";")
+        self.scientific = bool(options.get("write_bigdecimal_in_scientific_notation", False))
+        self.null = quote_literal(self.null_literal or "")
+        self.first_safe = max(ord(self.delimiter), ord(self.quote or "\0")) + 1
+
+    def field(self, expression: str, data_type: DataType) -> str:
+        """The field's text, quoted where Flink quotes; NULL for NULL."""
+        text = self.text(expression, data_type)
+        if self.quote is None or not isinstance(data_type, _TEXTS):
+            return text
+        if isinstance(data_type, StringType):
+            return self.quoted(text)
+        return let("t", text, self.quoted("t"))
+
+    def text(self, expression: str, data_type: DataType) -> str:
+        if isinstance(data_type, StringType):
+            return expression
+        if isinstance(data_type, BinaryType):
+            return f"base64({expression})"
+        if isinstance(data_type, DecimalType):
+            return decimal_text(expression, data_type) if self.scientific else f"try_cast({expression} AS STRING)"
+        if isinstance(data_type, TimestampNTZType):
+            return timestamp_ntz_text(expression, iso=False)
+        if isinstance(data_type, TimestampType):
+            return timestamp_text(expression, iso=False)
+        if isinstance(data_type, ArrayType):
+            items = f"transform({expression}, x -> {self.text('x', data_type.elementType)})"
+            return f"array_join({items}, {quote_literal(self.array_delimiter)}, {self.null})"
+        if isinstance(data_type, StructType):
+            members = [self.text(f"{expression}.{quote_identifier(f.name)}", f.dataType) for f in data_type.fields]
+            items = ", ".join(f"coalesce({member}, {self.null})" for member in members)
+            return f"CASE WHEN {expression} IS NOT NULL THEN concat_ws({quote_literal(self.array_delimiter)}, {items}) END"
+        return f"CAST({expression} AS STRING)"
+
+    def quoted(self, text: str) -> str:
+        assert self.quote is not None
+        doubled = f"replace({text}, {quote_literal(self.quote)}, {quote_literal(self.quote * 2)})"
+        if self.escape is not None and self.escape != self.quote:
+            doubled = f"replace({doubled}, {quote_literal(self.escape)}, {quote_literal(self.escape * 2)})"
+        special = f"[{_regex(chr(0))}-{_regex(chr(self.first_safe - 1))}{_regex(self.escape or BACKSLASH)}]"
+        needed = (
+            f"char_length({text}) > {_LONGEST_UNQUOTED} OR {text} RLIKE {quote_literal(special)} OR "
+            # A character beyond the BMP counts twice, and text that has one is this long in UTF-8 before it can matter.
+            f"octet_length({text}) > {_LONGEST_UNQUOTED + 2} AND "
+            f"octet_length(encode({text}, 'UTF-16BE')) > {2 * _LONGEST_UNQUOTED}"
+        )
+        mark = quote_literal(self.quote)
+        return f"if({needed}, concat({mark}, {doubled}, {mark}), {text})"
+
+    def reader_options(self) -> str:
+        return quote_map(
+            {
+                "sep": BACKSLASH * 2 if self.delimiter == BACKSLASH else self.delimiter,
+                "quote": self.quote or "",
+                "escape": self.quote or "",
+                "mode": "PERMISSIVE",
+                "columnNameOfCorruptRecord": CORRUPT,
+                # keeps line ends inside of quotes as they are
+                "multiLine": "true",
+                "nullValue": "",
+                "maxCharsPerColumn": "-1",
+            }
+        )
+
+    def restored(self, text: str, field: Field) -> str:
+        """A parsed field's text, NULL only if it stands for NULL."""
+        if self.escape is not None and self.escape != self.quote and self.quote is not None:
+            text = f"regexp_replace({text}, {quote_literal(f'(?s){_regex(self.escape)}(.)')}, '$1')"
+        if self.null_literal:
+            return f"nullif(coalesce({text}, ''), {self.null})"
+        if not field.nullable and isinstance(field.type, (StringType, BinaryType)):
+            return f"coalesce({text}, '')"
+        return text
+
+    def value(self, text: str, data_type: DataType) -> str:
+        """The typed value of a field's text; NULL if it has none."""
+        if isinstance(data_type, StringType):
+            return text
+        if isinstance(data_type, BinaryType):
+            return f"try_to_binary({text}, 'base64')"
+        if isinstance(data_type, TimestampType):
+            # Without a zone the session's would decide; Flink demands the Z too.
+            return f"CASE WHEN {text} LIKE '%Z' THEN try_cast({text} AS TIMESTAMP) END"
+        if isinstance(data_type, ArrayType):
+            return f"transform({self._elements(text)}, x -> {self.value(self._element('x'), data_type.elementType)})"
+        if isinstance(data_type, StructType):
+            return f"CASE WHEN {text} IS NOT NULL THEN {let('e', self._elements(text), self._struct(data_type))} END"
+        return f"try_cast({text} AS {type_text(data_type)})"
+
+    def is_readable(self, text: str, data_type: DataType) -> str:
+        """Whether the text is NULL or has a value."""
+        if isinstance(data_type, StringType):
+            return "true"
+        if isinstance(data_type, ArrayType):
+            element = self.is_readable(self._element("x"), data_type.elementType)
+            return f"coalesce(forall({self._elements(text)}, x -> {element}), true)"
+        if isinstance(data_type, StructType):
+            tests = [f"size(e) = {len(data_type.fields)}"]
+            tests += [self.is_readable(self._element(f"e[{i}]"), f.dataType) for i, f in enumerate(data_type.fields)]
+            # AND does not promise its order, and an index beyond the array is an error with ANSI
+            test = f"CASE WHEN {tests[0]} THEN {' AND '.join(tests[1:])} ELSE false END"
+            return f"({text} IS NULL OR {let('e', self._elements(text), test)})"
+        return f"({text} IS NULL OR {self.value(text, data_type)} IS NOT NULL)"
+
+    def _elements(self, text: str) -> str:
+        return f"split({text}, {quote_literal(_regex(self.array_delimiter))})"
+
+    def _element(self, text: str) -> str:
+        return f"nullif({text}, {self.null})"
+
+    def _struct(self, data_type: StructType) -> str:
+        members = [
+            f"{quote_literal(f.name)}, {self.value(self._element(f'e[{i}]'), f.dataType)}" for i, f in enumerate(data_type.fields)
+        ]
+        return f"named_struct({', '.join(members)})"
