@@ -14,7 +14,31 @@ from dbt.adapters.upsert_kafka.formats import Field, Side
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "flink_2_2.json").read_text())["cases"]
-IMPOSSIBLE: dict[tuple[str, str], str] = {}
+
+IMPOSSIBLE = {
+    ("avro", "avro_ltz"): "Flink says timestamp-micros in its schema and writes milliseconds: readers would get dates in 1970",
+}
+# What csv can't tell apart (see formats/csv.py), by row: the value that comes back.
+READ_BACK_OTHERWISE: dict[tuple[str, str], dict[int, Any]] = {
+    ("csv", "string"): {0: None},
+    ("csv", "binary"): {1: None},
+    ("csv", "array_string"): {0: ["a", "b c", "d", "e"]},
+}
+KEEP_CODEGEN = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+
+
+def identity(case: dict[str, Any]) -> str:
+    return f"{case['format']}-{case['name']}-{case['value_fields_include']}"
+
+
+def parameters(wanted: str) -> list[Any]:
+    params = []
+    for case in CASES:
+        reason = IMPOSSIBLE.get((case["format"], case["name"]))
+        marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+        if wanted in case:
+            params.append(pytest.param(case, id=identity(case), marks=marks))
+    return params
 
 
 def options_of(case: dict[str, Any], role: str) -> dict[str, Any]:
@@ -39,41 +63,40 @@ def sides_of(case: dict[str, Any], frame: DataFrame) -> tuple[Side, Side]:
     return side("key", keys), side("value", values)
 
 
+def rows_sql(case: dict[str, Any]) -> str:
+    names = [quote_identifier(name) for name in case["column_names"]]
+    rows = ", ".join("(" + ", ".join(row) + ")" for row in case["spark_rows"])
+    casts = ", ".join(f"CAST({n} AS {t}) AS {n}" for n, t in zip(names, case["spark_types"], strict=True))
+    return f"SELECT {casts} FROM VALUES {rows} AS t({', '.join(names)})"
+
+
 def rows_of(case: dict[str, Any], spark: SparkSession) -> DataFrame:
-    columns = list(zip(case["column_names"], case["spark_types"], strict=True))
-    rows = case.get("spark_rows") or []
-    selects = [
-        f"SELECT {i} AS row_number, "
-        + ", ".join(f"CAST({v} AS {t}) AS {quote_identifier(n)}" for v, (n, t) in zip(row, columns, strict=True))
-        for i, row in enumerate(rows)
-    ]
-    return spark.sql(" UNION ALL ".join(selects))
+    return spark.sql(rows_sql(case))
 
 
-def identity(case: dict[str, Any]) -> str:
-    return f"{case['format']}-{case['name']}-{case['value_fields_include']}"
-
-
-def parameters(wanted: str) -> list[Any]:
-    return [
-        pytest.param(
-            case,
-            id=identity(case),
-            marks=[pytest.mark.xfail(reason=IMPOSSIBLE[key], strict=True)] if (key := (case["format"], case["name"])) in IMPOSSIBLE else [],
-        )
-        for case in CASES
-        if wanted in case
-    ]
+@pytest.fixture(scope="module")
+def written(spark: SparkSession) -> dict[str, list[list[str]]]:
+    """The records of all cases, in one job that runs the generated code as a run of dbt does."""
+    queries = []
+    for case in CASES:
+        if "records" in case:
+            format = formats.get(case["format"])
+            key, value = sides_of(case, rows_of(case, spark))
+            bytes_ = [f"lower(hex({format.encode(side)}))" for side in (key, value)]
+            queries.append(f"SELECT '{identity(case)}' AS case, array({', '.join(bytes_)}) AS record FROM ({rows_sql(case)})")
+    spark.conf.set("spark.sql.optimizer.excludedRules", KEEP_CODEGEN)
+    try:
+        records: dict[str, list[list[str]]] = {}
+        for row in spark.sql(" UNION ALL ".join(queries)).collect():
+            records.setdefault(row["case"], []).append(row["record"])
+        return records
+    finally:
+        spark.conf.unset("spark.sql.optimizer.excludedRules")
 
 
 @pytest.mark.parametrize("case", parameters("records"))
-def test_rows_give_the_bytes_that_flink_wrote(case: dict[str, Any], spark: SparkSession) -> None:
-    frame = rows_of(case, spark)
-    format = formats.get(case["format"])
-    key, value = sides_of(case, frame)
-    assert format.problems(key) == format.problems(value) == []
-    written = frame.orderBy("row_number").selectExpr(f"hex({format.encode(key)}) AS k", f"hex({format.encode(value)}) AS v").collect()
-    assert [[row.k.lower(), row.v.lower()] for row in written] == case["records"]
+def test_rows_give_the_bytes_that_flink_wrote(case: dict[str, Any], written: dict[str, list[list[str]]]) -> None:
+    assert written[identity(case)] == case["records"]
 
 
 @pytest.mark.parametrize("case", parameters("records"))
@@ -81,19 +104,27 @@ def test_bytes_that_flink_wrote_give_the_rows(case: dict[str, Any], spark: Spark
     frame = rows_of(case, spark)
     format = formats.get(case["format"])
     key, value = sides_of(case, frame)
-    records = " UNION ALL ".join(f"SELECT {i} AS row_number, X'{k}' AS k, X'{v}' AS v" for i, (k, v) in enumerate(case["records"]))
-    decoded = spark.sql(records).orderBy("row_number").selectExpr(f"{format.decode(key, 'k')} AS k", f"{format.decode(value, 'v')} AS v")
+    assert format.problems(key) == format.problems(value) == []
+    records = ", ".join(f"(X'{k}', X'{v}')" for k, v in case["records"])
+    decoded = spark.sql(f"SELECT {format.decode(key, 'k')} AS k, {format.decode(value, 'v')} AS v FROM VALUES {records} AS t(k, v)")
+    otherwise = READ_BACK_OTHERWISE.get((case["format"], case["name"]), {})
     for side, name in ((key, "k"), (value, "v")):
-        expected = frame.orderBy("row_number").select(*[quote_identifier(f.column) for f in side.fields])
+        expected = frame.select(*[quote_identifier(f.column) for f in side.fields])
+        rows = [tuple(row) if name == "k" or i not in otherwise else (*row[:-1], otherwise[i]) for i, row in enumerate(expected.collect())]
         got = decoded.select(*[f"{name}.{quote_identifier(f.column)}" for f in side.fields])
         assert [f.dataType.simpleString() for f in got.schema] == [f.dataType.simpleString() for f in expected.schema]
-        assert got.collect() == expected.collect()
+        assert [tuple(row) for row in got.collect()] == rows
 
 
 @pytest.mark.parametrize("case", parameters("error"))
-def test_types_that_flink_refuses_are_refused_before_anything_is_written(case: dict[str, Any], spark: SparkSession) -> None:
+def test_what_flink_refuses_is_refused_with_the_column_and_the_way_out(case: dict[str, Any], spark: SparkSession) -> None:
     frame = rows_of(case, spark)
+    format = formats.get(case["format"])
     _, value = sides_of(case, frame)
-    problems = formats.get(case["format"]).problems(value)
-    assert len(problems) == 1
-    assert "'v'" in problems[0] and case["spark_types"][1] in problems[0] and case["format"] in problems[0]
+    if case["spark_types"][1] == "timestamp_ntz":
+        # Spark's type has no precision: what Flink refuses by type, we refuse by the first row that would lose digits.
+        with pytest.raises(Exception, match="column 'v' has microseconds.*set avro_timestamp_mapping_legacy=false"):
+            frame.selectExpr(format.encode(value)).collect()
+        return
+    [problem] = format.problems(value)
+    assert "column 'v'" in problem and case["spark_types"][1] in problem and f"as {case['format']}: " in problem

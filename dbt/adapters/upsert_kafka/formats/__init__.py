@@ -127,6 +127,17 @@ _SCALARS = (
 )
 
 
+def contains_type(data_type: DataType, wanted: type[DataType] | tuple[type[DataType], ...]) -> bool:
+    """Whether a value of the type holds a value of one of the `wanted` types, at any depth; keys of maps don't count."""
+    if isinstance(data_type, ArrayType):
+        return contains_type(data_type.elementType, wanted)
+    if isinstance(data_type, MapType):
+        return contains_type(data_type.valueType, wanted)
+    if isinstance(data_type, StructType):
+        return any(contains_type(f.dataType, wanted) for f in data_type.fields)
+    return isinstance(data_type, wanted)
+
+
 def unsupported(format_name: str, side: Side, refusal: Callable[[DataType], str | None]) -> list[str]:
     """One sentence per field whose type, or a type inside it, no format carries or `refusal` gives a reason against."""
 

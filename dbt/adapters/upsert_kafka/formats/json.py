@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dbt.adapters.upsert_kafka.formats import Format, Side, checked_struct, unsupported
+from dbt.adapters.upsert_kafka.formats import Format, Side, checked_struct, contains_type, unsupported
 from dbt.adapters.upsert_kafka.formats.text import decimal_text, timestamp_ntz_text, timestamp_text
 from dbt.adapters.upsert_kafka.sql import let, quote_identifier, quote_literal, quote_map, type_text
 
@@ -127,21 +127,11 @@ def _or_null(text: str) -> str:
 
 
 def _has_decimal(data_type: DataType) -> bool:
-    return _contains(data_type, (DecimalType,))
+    return contains_type(data_type, DecimalType)
 
 
 def _needs_care(data_type: DataType) -> bool:
-    return _contains(data_type, (DateType, TimestampNTZType, TimestampType))
-
-
-def _contains(data_type: DataType, wanted: tuple[type[DataType], ...]) -> bool:
-    if isinstance(data_type, ArrayType):
-        return _contains(data_type.elementType, wanted)
-    if isinstance(data_type, MapType):
-        return _contains(data_type.valueType, wanted)
-    if isinstance(data_type, StructType):
-        return any(_contains(f.dataType, wanted) for f in data_type.fields)
-    return isinstance(data_type, wanted)
+    return contains_type(data_type, (DateType, TimestampNTZType, TimestampType))
 
 
 def _escape_supplementary(text: str) -> str:
