@@ -1,4 +1,4 @@
-"""Every record that Flink 2.2 wrote (flink_2_2.json says how it came about), written by our formats from the same rows: the same bytes."""
+"""Every record that Flink 2.2 wrote, written by our formats from the same rows: the same bytes (origin: flink_2_2.json)."""
 
 from __future__ import annotations
 
@@ -106,11 +106,16 @@ def test_bytes_that_flink_wrote_give_the_rows(case: dict[str, Any], spark: Spark
     key, value = sides_of(case, frame)
     assert format.problems(key) == format.problems(value) == []
     records = ", ".join(f"(X'{k}', X'{v}')" for k, v in case["records"])
-    decoded = spark.sql(f"SELECT {format.decode(key, 'k')} AS k, {format.decode(value, 'v')} AS v FROM VALUES {records} AS t(k, v)")
+    decoded = spark.sql(
+        f"SELECT {format.decode(key, 'k')} AS k, {format.decode(value, 'v')} AS v FROM VALUES {records} AS t(k, v)"
+    )
     otherwise = READ_BACK_OTHERWISE.get((case["format"], case["name"]), {})
     for side, name in ((key, "k"), (value, "v")):
         expected = frame.select(*[quote_identifier(f.column) for f in side.fields])
-        rows = [tuple(row) if name == "k" or i not in otherwise else (*row[:-1], otherwise[i]) for i, row in enumerate(expected.collect())]
+        rows = [
+            tuple(row) if name == "k" or i not in otherwise else (*row[:-1], otherwise[i])
+            for i, row in enumerate(expected.collect())
+        ]
         got = decoded.select(*[f"{name}.{quote_identifier(f.column)}" for f in side.fields])
         assert [f.dataType.simpleString() for f in got.schema] == [f.dataType.simpleString() for f in expected.schema]
         assert [tuple(row) for row in got.collect()] == rows
@@ -123,7 +128,7 @@ def test_what_flink_refuses_is_refused_with_the_column_and_the_way_out(case: dic
     _, value = sides_of(case, frame)
     if case["spark_types"][1] == "timestamp_ntz":
         # Spark's type has no precision: what Flink refuses by type, we refuse by the first row that would lose digits.
-        with pytest.raises(Exception, match="column 'v' has microseconds.*set avro_timestamp_mapping_legacy=false"):
+        with pytest.raises(Exception, match=r"column 'v' has microseconds.*set avro_timestamp_mapping_legacy=false"):
             frame.selectExpr(format.encode(value)).collect()
         return
     [problem] = format.problems(value)

@@ -210,7 +210,8 @@ def _restored(expression: str, data_type: DataType) -> str:
         return f"transform_values({expression}, (k, x) -> {_restored('x', data_type.valueType)})"
     if isinstance(data_type, StructType):
         members = [
-            f"{quote_literal(f.name)}, {_restored(f'{expression}.{quote_identifier(f.name)}', f.dataType)}" for f in data_type.fields
+            f"{quote_literal(f.name)}, {_restored(f'{expression}.{quote_identifier(f.name)}', f.dataType)}"
+            for f in data_type.fields
         ]
         return f"CASE WHEN {expression} IS NOT NULL THEN named_struct({', '.join(members)}) END"
     return f"try_cast({expression} AS {type_text(data_type)})"
