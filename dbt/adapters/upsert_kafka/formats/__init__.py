@@ -75,6 +75,15 @@ class Format(ABC):
     def problems(self, side: Side) -> list[str]:
         """Say which fields the format can't carry, one sentence each: column, type, format, what to do. No I/O."""
 
+    def prepare(self, side: Side, registry: Mapping[str, Any], writes: bool) -> Side:
+        """The side with what only a service knows; comes before `encode` and `decode`. Most formats need none.
+
+        Args:
+            registry: the profile's `schema_registry`.
+            writes: whether records will be written. If not, nothing is registered, only checked.
+        """
+        return side
+
     @abstractmethod
     def encode(self, side: Side) -> str:
         """SQL expression over the fields' columns that gives the side's bytes (BINARY)."""
@@ -161,11 +170,13 @@ def unsupported(format_name: str, side: Side, refusal: Callable[[DataType], str 
     ]
 
 
-def checked_struct(format_name: str, side: Side, payload: str, columns: Mapping[str, str], readable: str) -> str:
+def checked_struct(
+    format_name: str, side: Side, payload: str, columns: Mapping[str, str], readable: str, is_text: bool = True
+) -> str:
     """A STRUCT of `columns` (name: expression) where the condition `readable` holds, else what `on_decode_error` says."""
     struct = "named_struct(" + ", ".join(f"{quote_literal(c)}, {e}" for c, e in columns.items()) + ")"
     if side.options.get("on_decode_error", "fail") == "skip":
         return f"CASE WHEN {readable} THEN {struct} END"
     message = f"Topic {side.topic}: a {side.role} is not {format_name} with the columns of this model: "
-    shown = f"concat({quote_literal(message)}, left(CAST({payload} AS STRING), 200))"
-    return f"CASE WHEN {readable} THEN {struct} ELSE raise_error({shown}) END"
+    shown = f"CAST({payload} AS STRING)" if is_text else f"hex({payload})"
+    return f"CASE WHEN {readable} THEN {struct} ELSE raise_error(concat({quote_literal(message)}, left({shown}, 200))) END"

@@ -35,10 +35,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dbt.adapters.upsert_kafka.formats import Format, Side, checked_struct, contains_type, unsupported
+from dbt.adapters.upsert_kafka.formats import Field, Format, Side, checked_struct, contains_type, unsupported
 from dbt.adapters.upsert_kafka.sql import let, quote_identifier, quote_literal, quote_map, type_text
 
-RECORD_NAME = "org.apache.flink.avro.generated.record"
+NAMESPACE, RECORD_NAME = "org.apache.flink.avro.generated", "record"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRIMITIVES: dict[type[DataType], Any] = {
     BooleanType: "boolean",
@@ -61,7 +61,7 @@ class Avro(Format):
         return problems(self.name, side, legacy=_legacy(side))
 
     def encode(self, side: Side) -> str:
-        return write_body(side, _legacy(side))
+        return write_body(self.name, side, _legacy(side))
 
     def decode(self, side: Side, payload: str) -> str:
         body = let("r", read_body(payload, side, _legacy(side)), read_columns(self.name, side, payload, "r"))
@@ -70,7 +70,12 @@ class Avro(Format):
 
 def avro_schema(side: Side) -> str:
     """The schema (JSON) that describes this side's records, as Flink derives it."""
-    return json.dumps(_Schema(_legacy(side)).record(side))
+    return _json(_Schema(_legacy(side)).record(side))
+
+
+def _json(schema: Any) -> str:
+    # As Avro for Java prints it, so that a registry without a sense for equal schemas finds the one that Flink registered.
+    return json.dumps(schema, separators=(",", ":"))
 
 
 def problems(format_name: str, side: Side, legacy: bool) -> list[str]:
@@ -93,7 +98,23 @@ def problems(format_name: str, side: Side, legacy: bool) -> list[str]:
                 f"column {f.column!r} can't be written in the {side.role} as {format_name}: Avro has no name {f.name!r}; "
                 "give it an alias of letters, digits and underscores"
             )
+    records = [name for f in side.fields for name in _record_names(f.name, f.type)]
+    for name in sorted({name for name in records if records.count(name) > 1}):
+        found.append(
+            f"two structs of the {side.role} would both be named '{RECORD_NAME}_{name}' in {format_name}, "
+            "which is made of the names of the column and the fields: give one of them an alias"
+        )
     return found
+
+
+def _record_names(name: str, data_type: DataType) -> list[str]:
+    if isinstance(data_type, ArrayType):
+        return _record_names(name, data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _record_names(name, data_type.valueType)
+    if isinstance(data_type, StructType):
+        return [name] + [inner for f in data_type.fields for inner in _record_names(f"{name}_{f.name}", f.dataType)]
+    return []
 
 
 def _no_timestamp(format_name: str) -> str:
@@ -115,16 +136,15 @@ class _Schema:
 
     def record(self, side: Side) -> dict[str, Any]:
         fields = [(f.name, f.type, f.nullable) for f in side.fields]
-        return self._record(RECORD_NAME, fields)
+        return {"type": "record", "name": RECORD_NAME, "namespace": NAMESPACE, "fields": self._fields(RECORD_NAME, fields)}
 
-    def _record(self, name: str, fields: list[tuple[str, DataType, bool]]) -> dict[str, Any]:
-        namespace, _, short = name.rpartition(".")
+    def _fields(self, name: str, fields: list[tuple[str, DataType, bool]]) -> list[dict[str, Any]]:
         members: list[dict[str, Any]] = []
         for field_name, data_type, nullable in fields:
             schema = self._of(data_type, f"{name}_{field_name}")
             member = {"name": field_name, "type": ["null", schema] if nullable else schema}
             members.append({**member, "default": None} if nullable else member)
-        return {"type": "record", "name": short, "namespace": namespace, "fields": members}
+        return members
 
     def _of(self, data_type: DataType, name: str) -> Any:
         if isinstance(data_type, DecimalType):
@@ -138,26 +158,31 @@ class _Schema:
         if isinstance(data_type, MapType):
             return {"type": "map", "values": ["null", self._of(data_type.valueType, name)]}
         if isinstance(data_type, StructType):
-            return self._record(name, [(f.name, f.dataType, True) for f in data_type.fields])
+            return {
+                "type": "record",
+                "name": name,
+                "fields": self._fields(name, [(f.name, f.dataType, True) for f in data_type.fields]),
+            }
         return _PRIMITIVES[type(data_type)]
 
 
-def write_body(side: Side, legacy: bool) -> str:
+def write_body(format_name: str, side: Side, legacy: bool) -> str:
     """SQL expression of the record's bytes; NULL if a field that can't be null is."""
-    schema = json.dumps(_Schema(legacy, for_spark=True).record(side))
-    members = ", ".join(f"{quote_literal(f.name)}, {_value(side, f.column, f.type, legacy)}" for f in side.fields)
+    schema = _json(_Schema(legacy, for_spark=True).record(side))
+    members = ", ".join(f"{quote_literal(f.name)}, {_value(format_name, side, f, legacy)}" for f in side.fields)
     record = f"to_avro(named_struct({members}), {quote_literal(schema)})"
     required = [f"{quote_identifier(f.column)} IS NOT NULL" for f in side.fields if not f.nullable]
     return f"CASE WHEN {' AND '.join(required)} THEN {record} END" if required else record
 
 
-def _value(side: Side, column: str, data_type: DataType, legacy: bool) -> str:
-    expression = quote_identifier(column)
-    if not legacy or not contains_type(data_type, TimestampNTZType):
+def _value(format_name: str, side: Side, field: Field, legacy: bool) -> str:
+    expression = quote_identifier(field.column)
+    if not legacy or not contains_type(field.type, TimestampNTZType):
         return expression
+    otherwise = ", or set avro_timestamp_mapping_legacy=false" if format_name == "avro" else ""
     message = quote_literal(
-        f"Topic {side.topic}: column {column!r} has microseconds, which timestamp-millis can't hold: "
-        "shorten it in the SELECT (date_trunc), or set avro_timestamp_mapping_legacy=false: "
+        f"Topic {side.topic}: column {field.column!r} has microseconds, which timestamp-millis can't hold: "
+        f"shorten it in the SELECT (date_trunc){otherwise}: "
     )
 
     def checked(x: str, t: DataType) -> str:
@@ -174,7 +199,7 @@ def _value(side: Side, column: str, data_type: DataType, legacy: bool) -> str:
         lost = f"unix_micros(CAST({x} AS TIMESTAMP)) % 1000 != 0"
         return f"if({lost}, raise_error(concat({message}, CAST({x} AS STRING))), {x})"
 
-    return checked(expression, data_type)
+    return checked(expression, field.type)
 
 
 def read_body(payload: str, side: Side, legacy: bool, writer_schema: str | None = None) -> str:
@@ -189,15 +214,15 @@ def read_body(payload: str, side: Side, legacy: bool, writer_schema: str | None 
     if writer_schema is not None:
         written = json.loads(writer_schema)
         reader = {**reader, "name": written["name"], "namespace": written.get("namespace", "")}
-        options["avroSchema"] = json.dumps({"type": "array", "items": reader})
-    schema = json.dumps({"type": "array", "items": written})
+        options["avroSchema"] = _json({"type": "array", "items": reader})
+    schema = _json({"type": "array", "items": written})
     return f"from_avro(concat(X'02', {payload}, X'00'), {quote_literal(schema)}, {quote_map(options)})"
 
 
 def read_columns(format_name: str, side: Side, payload: str, records: str) -> str:
     """SQL expression of the STRUCT of columns from what `read_body` gave, bound to the name `records`."""
     columns = {f.column: _restored(f"{records}[0].{quote_identifier(f.name)}", f.type) for f in side.fields}
-    return checked_struct(format_name, side, payload, columns, f"coalesce(size({records}), 0) = 1")
+    return checked_struct(format_name, side, payload, columns, f"coalesce(size({records}), 0) = 1", is_text=False)
 
 
 def _restored(expression: str, data_type: DataType) -> str:

@@ -1,0 +1,98 @@
+"""Format `avro-confluent`: a zero byte, the schema's id in four bytes, then the record as `avro` writes it.
+
+The schema is registered under `<topic>-key` and `<topic>-value`, or under `subject`, before a run encodes anything: `prepare`
+does it, and gives the side the ids that `encode` and `decode` need. A view reads records of every version that the subject had
+when the view was made. Timestamps follow the legacy mapping, as in Flink.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
+from dbt.adapters.upsert_kafka.formats import Format, Side, avro
+from dbt.adapters.upsert_kafka.schema_registry import RegistrySettings, connect
+from dbt.adapters.upsert_kafka.sql import let
+
+# Not options of a user: what `prepare` found out.
+SCHEMA_ID, SCHEMAS = "schema_id", "schemas"
+_UNREGISTERED = 0
+
+
+class AvroConfluent(Format):
+    name = "avro-confluent"
+
+    def problems(self, side: Side) -> list[str]:
+        found = avro.problems(self.name, side, legacy=True)
+        given = side.options.get("schema")
+        if given and not found and not _same_shape(given, side):
+            found.append(
+                f"{side.role}_avro_confluent_schema does not describe the columns of the {side.role}: "
+                f"leave it out, or make it this apart from names and documentation: {avro.avro_schema(side)}"
+            )
+        return found
+
+    def prepare(self, side: Side, registry: Mapping[str, Any], writes: bool) -> Side:
+        client = connect(RegistrySettings.of(registry, side.options))
+        subject = side.options.get("subject") or f"{side.topic}-{side.role}"
+        schema = side.options.get("schema") or avro.avro_schema(side)
+        schema_id = client.register(subject, schema) if writes else client.find(subject, schema)
+        if schema_id is None:
+            client.check(subject, schema)
+            schema_id = _UNREGISTERED
+        known = {**client.schemas(subject), schema_id: schema}
+        return replace(side, options={**side.options, SCHEMA_ID: schema_id, SCHEMAS: known})
+
+    def encode(self, side: Side) -> str:
+        return f"concat({_header(_prepared(side)[SCHEMA_ID])}, {avro.write_body(self.name, side, legacy=True)})"
+
+    def decode(self, side: Side, payload: str) -> str:
+        options = _prepared(side)
+        # Ours first: it is the one that nearly every record has.
+        ids = sorted(options[SCHEMAS], key=lambda i: (i != options[SCHEMA_ID], i))
+        cases = " ".join(
+            f"WHEN {_header(i)} THEN "
+            + avro.read_body(f"substring({payload}, 6)", side, True, None if i == options[SCHEMA_ID] else options[SCHEMAS][i])
+            for i in ids
+        )
+        records = f"CASE substring({payload}, 1, 5) {cases} END"
+        body = let("r", records, avro.read_columns(self.name, side, payload, "r"))
+        return f"CASE WHEN {payload} IS NOT NULL THEN {body} END"
+
+
+def _prepared(side: Side) -> Mapping[str, Any]:
+    if SCHEMA_ID not in side.options:
+        raise SchemaRegistryError(
+            f"The {side.role} of topic '{side.topic}' has no schema id yet: prepare() comes before encode and decode"
+        )
+    return side.options
+
+
+def _header(schema_id: int) -> str:
+    return f"X'00{schema_id:08X}'"
+
+
+def _same_shape(schema: str, side: Side) -> bool:
+    try:
+        return bool(_shape(json.loads(schema)) == _shape(json.loads(avro.avro_schema(side))))
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _shape(schema: Any) -> Any:
+    """What decides the bytes, and the fields' names."""
+    if isinstance(schema, list):
+        return [_shape(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema["type"] == "record":
+        return ["record", [(f["name"], _shape(f["type"])) for f in schema["fields"]]]
+    if schema["type"] == "array":
+        return ["array", _shape(schema["items"])]
+    if schema["type"] == "map":
+        return ["map", _shape(schema["values"])]
+    logical = tuple(schema.get(part) for part in ("logicalType", "precision", "scale"))
+    return [schema["type"], *logical] if any(logical) else schema["type"]
