@@ -11,14 +11,45 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, VALUE
+from dbt.adapters.upsert_kafka.records import DOOMED, HEADERS, KEY, NULL_KEY, SEQUENCE, VALUE, Records
 from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
 
-KIND = "kind"
-INSERT, UPDATE, DELETE, UNCHANGED = "insert", "update", "delete", "unchanged"
+KIND, PARTITION = "kind", "partition"
+INSERT, UPDATE, DELETE = WRITTEN = ("insert", "update", "delete")
+REPUBLISH = "republish"
+"""As it is in the topic already, and written again because of --full-refresh."""
+UNCHANGED = "unchanged"
 DUPLICATE, NULL = "duplicate", "null_key"
-GONE = "gone"
-KINDS = (INSERT, UPDATE, DELETE, UNCHANGED, DUPLICATE, NULL)
+CONFLICT = "conflict"
+"""A changed row where only new keys may be written."""
+FOREIGN = "foreign"
+"""A key of the topic that the model's key format could not have written."""
+KEPT, GONE = "kept", "gone"
+KINDS = (*WRITTEN, REPUBLISH, UNCHANGED, DUPLICATE, NULL, CONFLICT, FOREIGN, KEPT)
+# Quiet kinds need no examples, so that they need not be kept.
+QUIET = (UNCHANGED, KEPT, GONE)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which differences are written. Made from a model's options by `publish`."""
+
+    update_mode: str = "upsert"
+    writes_nulls: bool = True
+    deletes_missing: bool = True
+    deletes_foreign: bool = False
+    takes_latest: bool = False
+    """Of several rows with one key the one with the greatest sequence, instead of an error."""
+    republishes: bool = False
+    """--full-refresh: every row again, whatever the update mode."""
+
+    @property
+    def only_new_keys(self) -> bool:
+        return self.update_mode == "append" and not self.republishes
+
+    @property
+    def deletes(self) -> bool:
+        return self.writes_nulls and not self.only_new_keys
 
 
 @dataclass(frozen=True)
@@ -27,58 +58,105 @@ class Changes:
 
     frame: DataFrame
     counts: dict[str, int]
+    rows: int
     live_keys: int
     split_keys: int
+    policy: Policy
 
     def __getitem__(self, kind: str) -> int:
         return self.counts[kind]
 
+    @property
+    def to_write(self) -> int:
+        """How many keys the run would write."""
+        return sum(self.counts[kind] for kind in (*WRITTEN, REPUBLISH))
+
     def records(self) -> DataFrame:
-        """What is to be written."""
-        written = self.frame.where(F.col(KIND).isin(INSERT, UPDATE, DELETE))
-        return written.select(KEY, VALUE, "partition")
+        """What is to be written: `key, value, partition, seq, headers`."""
+        written = self.frame.where(F.col(KIND).isin(*WRITTEN, REPUBLISH))
+        value = F.when(F.col(KIND) != DELETE, F.col(VALUE))
+        if self.policy.update_mode != "retract" or not self.policy.writes_nulls:
+            return written.select(KEY, value.alias(VALUE), PARTITION, F.lit(0).alias("seq"), *_headers(written))
+        null, new = (
+            F.struct(F.lit(0).alias("seq"), F.lit(None).cast("binary").alias(VALUE)),
+            F.struct(F.lit(1).alias("seq"), value.alias(VALUE)),
+        )
+        steps = F.when(F.col(KIND) == UPDATE, F.array(null, new)).otherwise(F.array(new))
+        exploded = written.select(KEY, PARTITION, F.explode(steps).alias("step"), *_headers(written))
+        return exploded.select(KEY, f"step.{VALUE}", PARTITION, "step.seq", *_headers(written))
 
 
-def compare(rows: DataFrame, latest: DataFrame | None, republish: bool = False) -> Changes:
+def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, policy: Policy) -> Changes:
     """Join the encoded rows with the topic's last records and keep what differs.
 
     The result is computed here, once: a SELECT that gives other rows each time it runs is still published as it was compared.
 
     Args:
-        rows: `key, value, null_key`.
+        encoded: what `Records.encode` makes of the SELECT.
         latest: what `scan.latest` found, None for a topic without records.
-        republish: also rows that are in the topic already.
     """
-    copies = F.count(F.lit(1)).over(Window.partitionBy(KEY))
-    hashes = [F.expr(h).alias(f"row_{i}") for i, h in enumerate(VALUE_HASHES)]
-    rows = rows.select(KEY, VALUE, NULL_KEY, *hashes, copies.alias("copies"))
+    rows = _one_per_key(encoded, policy).withColumns({f"row_{i}": F.expr(h) for i, h in enumerate(VALUE_HASHES)})
     if latest is None:
-        nothing = [F.lit(None).cast("int").alias("partition"), F.lit(False).alias("live"), F.lit(False).alias("split")]
-        joined = rows.select("*", *nothing, *(F.lit(None).cast("long").alias(f"hash_{i}") for i in range(len(VALUE_HASHES))))
+        joined = rows.withColumns(
+            {PARTITION: F.lit(None).cast("int"), "live": F.lit(False), "split": F.lit(False)}
+            | {f"hash_{i}": F.lit(None).cast("long") for i in range(len(VALUE_HASHES))}
+        )
     else:
         joined = rows.join(latest, KEY, "full_outer")
-    compared = joined.select(_kind(republish).alias(KIND), KEY, VALUE, "partition", "live", "split")
+    compared = _with_kind(joined, records, policy)
     seen = Observation()
     counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in KINDS]
-    observed = compared.observe(seen, *counts, F.count_if("live").alias("live_keys"), F.count_if("split").alias("split_keys"))
-    kept = observed.where(~F.col(KIND).isin(UNCHANGED, GONE)).select(KIND, KEY, VALUE, "partition")
+    totals = {"rows": "copies IS NOT NULL", "live_keys": "live", "split_keys": "split"}
+    observed = compared.observe(seen, *counts, *(F.count_if(F.expr(e)).alias(name) for name, e in totals.items()))
+    kept = observed.where(~F.col(KIND).isin(*QUIET)).select(KIND, KEY, VALUE, PARTITION, *_headers(observed))
     frame = kept.localCheckpoint(eager=True)
     found = dict(seen.get)
-    return Changes(frame, {kind: found[kind] for kind in KINDS}, found["live_keys"], found["split_keys"])
+    by_kind = {kind: found[kind] for kind in KINDS}
+    return Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], policy)
 
 
-def _kind(republish: bool) -> Column:
+def _headers(frame: DataFrame) -> list[str]:
+    return [HEADERS] if HEADERS in frame.columns else []
+
+
+def _one_per_key(encoded: DataFrame, policy: Policy) -> DataFrame:
+    """Count each key's rows, so that a guard can refuse more than one; if the latest counts, the others are gone first."""
+    by_key = Window.partitionBy(KEY)
+    if policy.takes_latest:
+        newest = F.max(F.when(~F.col(NULL_KEY), F.col(SEQUENCE))).over(by_key)
+        encoded = (
+            encoded.withColumn("newest", newest)
+            .where(F.col(NULL_KEY) | (F.col(SEQUENCE) == F.col("newest")))
+            .drop("newest", SEQUENCE)
+        )
+    return encoded.withColumn("copies", F.count(F.lit(1)).over(by_key))
+
+
+def _with_kind(joined: DataFrame, records: Records, policy: Policy) -> DataFrame:
     is_row = F.col("copies").isNotNull()
+    live = F.coalesce("live", F.lit(False))
     same = F.lit(True)
     for i in range(len(VALUE_HASHES)):
-        same = same & (F.col(f"row_{i}") == F.col(f"hash_{i}"))
-    live = F.coalesce("live", F.lit(False))
-    return (
+        same = same & F.expr(f"row_{i} <=> hash_{i}")
+    vanished = live & ~is_row
+    if policy.deletes and policy.deletes_missing and not policy.deletes_foreign:
+        joined = records.mark_foreign(joined, vanished)
+    else:
+        joined = joined.withColumn(FOREIGN, F.lit(False))
+    kind = (
         F.when(is_row & F.col(NULL_KEY), NULL)
         .when(is_row & (F.col("copies") > 1), DUPLICATE)
+        .when(is_row & F.col(DOOMED), F.when(live, DELETE if policy.deletes else KEPT).otherwise(GONE))
         .when(is_row & ~live, INSERT)
-        .when(is_row & same, UPDATE if republish else UNCHANGED)
-        .when(is_row, UPDATE)
-        .when(live, DELETE)
+        .when(is_row & same, REPUBLISH if policy.republishes else UNCHANGED)
+        .when(is_row, CONFLICT if policy.only_new_keys else UPDATE)
+        .when(vanished & F.col(FOREIGN), FOREIGN)
+        .when(vanished, DELETE if policy.deletes and policy.deletes_missing else KEPT)
         .otherwise(GONE)
     )
+    return joined.withColumn(KIND, kind)
+
+
+def examples(changes: Changes, kind: str, shown: Column, number: int) -> list[str]:
+    """Some keys of one kind, as a person reads them."""
+    return [row["shown"] for row in changes.frame.where(F.col(KIND) == kind).select(shown.alias("shown")).limit(number).collect()]

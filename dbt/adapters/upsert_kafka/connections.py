@@ -1,4 +1,4 @@
-"""dbt's connections on the process's Spark session: every statement runs when it is executed, every error surfaces where it happens.
+"""dbt's connections on the process's Spark session: statements run when executed, errors surface where they happen.
 
 Leaves to `session` how Spark starts. One connection has its own temporary views and settings.
 """

@@ -19,10 +19,12 @@ def report(spark: SparkSession, credentials: UpsertKafkaCredentials, kafka: Kafk
         spark.read.format("kafka").options(**kafka.spark_source(), subscribe="dbt-debug").load()
     except Exception as error:  # Py4J's and Spark's errors have no common base
         raise UpsertKafkaError(
-            f"Spark has no Kafka jars ({type(error).__name__}): remove `jars` from the profile so that they are fetched, or name them all there"
+            f"Spark has no Kafka jars ({type(error).__name__}): remove `jars` from the profile so that they are fetched, "
+            "or name them all there"
         ) from error
     yield "Kafka and Avro jars: found"
     with kafka.admin() as admin:
         cluster = admin.describe_cluster()
         version = ".".join(str(part) for part in admin._manager.broker_version)
-    yield f"Kafka {version} or newer at {kafka.bootstrap_servers}, cluster {cluster['cluster_id']}, {len(cluster['brokers'])} broker(s)"
+    brokers = len(cluster["brokers"])
+    yield f"Kafka {version} or newer at {kafka.bootstrap_servers}, cluster {cluster['cluster_id']}, {brokers} broker(s)"

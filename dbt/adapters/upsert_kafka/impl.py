@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from dbt.adapters.__about__ import version as base_version
+from dbt.adapters.base.impl import AdapterTrackingRelationInfo
 from dbt.adapters.base.meta import available
 from dbt.adapters.contracts.relation import RelationConfig
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter
-from dbt.adapters.base.impl import AdapterTrackingRelationInfo
 
 from dbt.adapters.upsert_kafka import options, publish
 from dbt.adapters.upsert_kafka.__version__ import version
@@ -40,7 +40,7 @@ class UpsertKafkaAdapter(SparkAdapter):
     @classmethod
     def get_adapter_run_info(cls, config: RelationConfig) -> AdapterTrackingRelationInfo:
         # dbt would derive the module's name from the class's, which has no underscore.
-        return AdapterTrackingRelationInfo(
+        return AdapterTrackingRelationInfo(  # type: ignore[abstract]
             adapter_name="upsert_kafka", base_adapter_version=base_version, adapter_version=version, model_adapter_details={}
         )
 
@@ -52,6 +52,11 @@ class UpsertKafkaAdapter(SparkAdapter):
             logger.warning(warning)
         return parsed
 
+    @available.parse(lambda *args, **kwargs: False)
+    def publishes_slices(self, model: dict[str, Any]) -> bool:
+        """Whether a SELECT of this model is a part of the table, not the whole."""
+        return options.parse(model["config"]["materialized"], model["name"], model["config"]).missing_keys == "keep"
+
     @available.parse(lambda *args, **kwargs: Publication(_message=""))
     def publish(
         self,
@@ -62,7 +67,7 @@ class UpsertKafkaAdapter(SparkAdapter):
         existing: UpsertKafkaRelation | None,
         topic: str,
         full_refresh: bool,
-        publishes: bool,
+        mode: publish.Mode,
     ) -> Publication:
         """Make the model's topic equal to its SELECT; see `publish.publish`."""
         handle = self._handle()
@@ -76,7 +81,8 @@ class UpsertKafkaAdapter(SparkAdapter):
                 relation=relation,
                 existing=existing,
                 full_refresh=full_refresh,
-                publishes=publishes,
+                on_schema_change=model["config"].get("on_schema_change") or "ignore",
+                mode=mode,
             )
             return publish.publish(handle.spark, handle.spark.sql(sql), request)
 
@@ -96,6 +102,8 @@ class UpsertKafkaAdapter(SparkAdapter):
         defaults = credentials.topic_defaults
         return Wanted(
             partitions=parsed.partitions if parsed.partitions is not None else defaults.get("partitions"),
-            replication_factor=parsed.replication_factor if parsed.replication_factor is not None else defaults.get("replication_factor"),
+            replication_factor=parsed.replication_factor
+            if parsed.replication_factor is not None
+            else defaults.get("replication_factor"),
             config={str(k): str(v) for k, v in {**(defaults.get("config") or {}), **parsed.topic_config}.items()},
         )

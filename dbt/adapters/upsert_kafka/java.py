@@ -37,12 +37,16 @@ def find_java() -> Path:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java or not os.access(java, os.X_OK):
         where = f"JAVA_HOME is '{home}'" if home else "there is no java on the PATH"
-        raise UpsertKafkaError(f"Java {OLDEST_JAVA} or newer is needed and {where}: install it (for example openjdk-17-jre-headless)")
+        raise UpsertKafkaError(
+            f"Java {OLDEST_JAVA} or newer is needed and {where}: install it (for example openjdk-17-jre-headless)"
+        )
     version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     match = re.search(r'version "(\d+)', version)
     if match is None or int(match[1]) < OLDEST_JAVA:
         found = f"version {match[1]}" if match else "an unknown version"
-        raise UpsertKafkaError(f"Java {OLDEST_JAVA} or newer is needed and '{java}' is {found}: install a newer one or set JAVA_HOME")
+        raise UpsertKafkaError(
+            f"Java {OLDEST_JAVA} or newer is needed and '{java}' is {found}: install a newer one or set JAVA_HOME"
+        )
     return Path(java)
 
 
@@ -79,14 +83,30 @@ def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         module = Path(scratch) / "ivy.xml"
         module.write_text(_module_descriptor(coordinates, exclude))
-        command = [str(java), "-jar", str(ivy), "-ivy", str(module), "-cache", str(cache_dir() / "ivy"), "-confs", "default", "-warn"]
+        command = [
+            str(java),
+            "-jar",
+            str(ivy),
+            "-ivy",
+            str(module),
+            "-cache",
+            str(cache_dir() / "ivy"),
+            "-confs",
+            "default",
+            "-warn",
+        ]
         command += ["-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         jars = Path(scratch) / "jars"
         if done.returncode != 0 or not jars.is_dir():
-            lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "not found" in line or "exception" in line.lower()]
+            lines = [
+                line.strip()
+                for line in (done.stdout + done.stderr).splitlines()
+                if "not found" in line or "exception" in line.lower()
+            ]
+            reason = lines[0] if lines else "the registry did not answer"
             raise UpsertKafkaError(
-                f"The jars of {name} ({', '.join(coordinates)}) could not be fetched: {lines[0] if lines else 'the registry did not answer'}. "
+                f"The jars of {name} ({', '.join(coordinates)}) could not be fetched: {reason}. "
                 "Check the network; without one set `jars:` in the profile"
             )
         jars.rename(folder)

@@ -75,7 +75,10 @@ class KafkaSettings:
 
     @classmethod
     def of(
-        cls, credentials: UpsertKafkaCredentials, bootstrap_servers: str | None = None, properties: Mapping[str, str] | None = None
+        cls,
+        credentials: UpsertKafkaCredentials,
+        bootstrap_servers: str | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> KafkaSettings:
         """The profile's cluster, or a model's own; the embedded broker is up when this returns."""
         merged = {**credentials.kafka, **(properties or {})}
@@ -93,7 +96,10 @@ class KafkaSettings:
         """Options for a catalog table that a later process reads: no secret, and no address that may be another by then."""
         options = self.spark_source()
         if self.address_file is not None:
-            options |= {"kafka.bootstrap.servers": f"${{{FROM_FILE}:{self.address_file}:bootstrap.servers}}", **_prefixed(PROVIDERS)}
+            options |= {
+                "kafka.bootstrap.servers": f"${{{FROM_FILE}:{self.address_file}:bootstrap.servers}}",
+                **_prefixed(PROVIDERS),
+            }
         return options
 
     def spark_source(self) -> dict[str, str]:

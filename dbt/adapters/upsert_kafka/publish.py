@@ -6,22 +6,27 @@ The one place that shows the whole way; each step is a module of its own, in the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from dbt.adapters.upsert_kafka import changes, guards, records, scan, topics, views
-from dbt.adapters.upsert_kafka.changes import DELETE, INSERT, UNCHANGED, UPDATE, Changes
+from dbt.adapters.upsert_kafka import changes, guards, preview, records, scan, schema_changes, topics, views
+from dbt.adapters.upsert_kafka.changes import DELETE, FOREIGN, INSERT, NULL, REPUBLISH, UNCHANGED, UPDATE, Changes, Policy
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
+from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Target
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
 from dbt.adapters.upsert_kafka.topics import Topic, Wanted
 
 logger = AdapterLogger("upsert_kafka")
+
+Mode = Literal["publish", "check", "preview"]
+"""`check` is --empty and --sample: everything but the topic. `preview` is the dry run: everything but writing."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,9 @@ class Request:
     relation: UpsertKafkaRelation
     existing: UpsertKafkaRelation | None = None
     """What has the relation's name in the catalog now."""
+    on_schema_change: str = "ignore"
     full_refresh: bool = False
-    publishes: bool = True
-    """False for --empty and --sample: check everything, write nothing."""
+    mode: Mode = "publish"
 
 
 @dataclass
@@ -50,6 +55,10 @@ class Publication(AdapterResponse):
     updated: int = 0
     deleted: int = 0
     unchanged: int = 0
+    dropped: int = 0
+    """Rows without a key, left out by on_null_key='drop'."""
+    foreign: int = 0
+    """Keys of other writers that were left alone."""
 
 
 def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publication:
@@ -61,53 +70,108 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     Returns:
         The counts of what was published.
     """
-    check_columns(request.options, request.model, rows.columns)
     topics.check_name(request.topic)
-    layout = records.layout(request.options, request.topic, rows.schema)
-    problems = layout.problems()
-    if problems:
-        raise OptionsError("\n".join(f"{request.model}: {problem}" for problem in problems))
-    if not request.publishes:
-        views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout)
-        return Publication(_message="nothing published (--empty or --sample)", topic=request.topic)
+    rows = _reconciled(spark, rows, request)
+    layout = _layout(rows, request)
+    if request.mode == "check":
+        _expose(spark, layout, request)
+        return Publication(_message="checked, nothing published", topic=request.topic)
 
     with request.kafka.admin() as admin:
         topic = topics.describe(admin, request.topic)
         if topic is not None:
-            for difference in topics.differences(topic, request.wanted):
-                logger.warning(f"{request.model}: {difference}")
-        change = _compare(spark, layout.encode(rows), topic, request)
-        guards.check(request.model, change, layout)
+            _warn(request.model, topics.differences(topic, request.wanted))
+        policy = _policy(request, _old_keys_are_foreign(spark, layout, topic, request))
+        change = _compare(spark, rows, layout, topic, policy, request)
+        warnings = guards.check(request.model, change, layout, request.options)
+        if request.mode == "preview":
+            found = scan.read(spark, request.kafka, topic) if topic is not None and not topic.is_empty else None
+            for line in preview.lines(change, layout, found):
+                logger.info(f"{request.model}: {line}")
+            return _publication("dry run, nothing published: ", request.topic, change)
         if topic is None:
             topic = topics.create(admin, request.topic, request.wanted)
-    if change[INSERT] or change[UPDATE] or change[DELETE]:
+        else:
+            _warn(request.model, topics.moved(admin, topic))
+    for warning in warnings:
+        logger.warning(warning)
+    if change.to_write:
         SparkSink("at-least-once").deliver(change.records(), Target(topic.name, topic.partitions, request.kafka))
-    views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout)
-    return _publication(request.topic, change)
+    _expose(spark, layout, request)
+    return _publication("", request.topic, change)
 
 
-def _compare(spark: SparkSession, encoded: DataFrame, topic: Topic | None, request: Request) -> Changes:
+def _reconciled(spark: SparkSession, rows: DataFrame, request: Request) -> DataFrame:
+    shown = request.existing is not None and request.existing.is_view and not request.full_refresh
+    compares = shown and request.on_schema_change not in ("ignore", "sync_all_columns")
+    exposed = views.columns(spark, request.relation) if compares else None
+    return schema_changes.reconcile(request.model, rows, exposed, request.on_schema_change)
+
+
+def _layout(rows: DataFrame, request: Request) -> Records:
+    check_columns(request.options, request.model, rows.columns)
+    layout = records.layout(request.options, request.topic, rows.schema)
+    problems = layout.problems() + records.expression_problems(request.options, rows)
+    if problems:
+        raise OptionsError("\n".join(f"{request.model}: {problem}" for problem in problems))
+    return layout
+
+
+def _old_keys_are_foreign(spark: SparkSession, layout: Records, topic: Topic | None, request: Request) -> bool:
+    if request.existing is None or topic is None:
+        return False
+    before = views.state(spark, request.relation).get(views.KEY_LAYOUT)
+    return schema_changes.check_key(request.model, before, layout.key_layout(), not topic.is_empty, request.full_refresh)
+
+
+def _policy(request: Request, old_keys_are_foreign: bool) -> Policy:
+    options = request.options
+    return Policy(
+        update_mode=options.update_mode or "upsert",
+        writes_nulls=not options.sink_ignore_retraction,
+        deletes_missing=options.missing_keys != "keep" or request.full_refresh,
+        deletes_foreign=options.foreign_keys == "delete" or old_keys_are_foreign,
+        takes_latest=options.on_duplicate_key == "latest",
+        republishes=request.full_refresh,
+    )
+
+
+def _compare(
+    spark: SparkSession, rows: DataFrame, layout: Records, topic: Topic | None, policy: Policy, request: Request
+) -> Changes:
+    encoded = layout.encode(rows, request.options)
     if topic is None or topic.is_empty:
-        return changes.compare(encoded, None, request.full_refresh)
+        return changes.compare(encoded, None, layout, policy)
     found = scan.read(spark, request.kafka, topic)
-    change = changes.compare(encoded, scan.latest(found, split_keys=False), request.full_refresh)
+    change = changes.compare(encoded, scan.latest(found, split_keys=False), layout, policy)
     if change.split_keys:
         logger.warning(
             f"{request.model}: {change.split_keys} keys of topic '{topic.name}' are in more than one partition, "
             "so another writer placed them; the record with the latest timestamp counts"
         )
-        change = changes.compare(encoded, scan.latest(found, split_keys=True), request.full_refresh)
+        change = changes.compare(encoded, scan.latest(found, split_keys=True), layout, policy)
     return change
 
 
-def _publication(topic: str, change: Changes) -> Publication:
-    inserted, updated, deleted, unchanged = (change[kind] for kind in (INSERT, UPDATE, DELETE, UNCHANGED))
+def _expose(spark: SparkSession, layout: Records, request: Request) -> None:
+    views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout)
+
+
+def _warn(model: str, warnings: list[str]) -> None:
+    for warning in warnings:
+        logger.warning(f"{model}: {warning}")
+
+
+def _publication(prefix: str, topic: str, change: Changes) -> Publication:
+    inserted, updated, deleted, unchanged = change[INSERT], change[UPDATE] + change[REPUBLISH], change[DELETE], change[UNCHANGED]
     return Publication(
-        _message=f"+{inserted} ~{updated} -{deleted} ={unchanged}",
-        rows_affected=inserted + updated + deleted,
+        _message=f"{prefix}+{inserted} ~{updated} -{deleted} ={unchanged}",
+        rows_affected=0 if prefix else inserted + updated + deleted,
         topic=topic,
         inserted=inserted,
         updated=updated,
         deleted=deleted,
         unchanged=unchanged,
+        dropped=change[NULL],
+        foreign=change[FOREIGN],
     )

@@ -5,19 +5,25 @@ Leaves to `formats` what the bytes look like.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, StructType
 
 from dbt.adapters.upsert_kafka import formats
 from dbt.adapters.upsert_kafka.formats import Field, Format, Side
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
-KEY, VALUE = "key", "value"
-NULL_KEY = "null_key"
+KEY, VALUE, HEADERS = "key", "value", "headers"
+NULL_KEY, DOOMED, SEQUENCE = "null_key", "doomed", "sequence"
+
+
+_JOINED, _DECODED, _AGAIN = "__upsert_kafka_joined", "__upsert_kafka_decoded", "__upsert_kafka_again"
 
 
 @dataclass(frozen=True)
@@ -35,14 +41,29 @@ class Records:
         """What the formats can't carry."""
         return self.key_format.problems(self.key) + self.value_format.problems(self.value)
 
-    def encode(self, rows: DataFrame) -> DataFrame:
-        """Rows as `key`, `value` and `null_key`: whether a column of the key is null."""
+    def encode(self, rows: DataFrame, options: ModelOptions) -> DataFrame:
+        """Rows as `key`, `value`, and what the options say of each: `null_key`, `doomed` (delete_when), `sequence`, `headers`."""
         names = [quote_identifier(field.column) for field in self.key.fields]
-        return rows.select(
-            F.expr(self.key_format.encode(self.key)).alias(KEY),
-            F.expr(self.value_format.encode(self.value)).alias(VALUE),
-            F.expr(" OR ".join(f"{name} IS NULL" for name in names)).alias(NULL_KEY),
-        )
+        columns = {
+            KEY: F.expr(self.key_format.encode(self.key)),
+            VALUE: F.expr(self.value_format.encode(self.value)),
+            NULL_KEY: F.expr(" OR ".join(f"{name} IS NULL" for name in names)),
+            DOOMED: F.coalesce(F.expr(options.delete_when), F.lit(False)) if options.delete_when else F.lit(False),
+        }
+        if options.sequence_by:
+            columns[SEQUENCE] = F.struct(*(F.col(quote_identifier(name)) for name in options.sequence_by))
+        if options.headers:
+            columns[HEADERS] = _headers(options.headers)
+        return rows.select(*(column.alias(name) for name, column in columns.items()))
+
+    def mark_foreign(self, joined: DataFrame, candidates: Column) -> DataFrame:
+        """Add `foreign`: whether a candidate's key bytes are none that this model's key format writes."""
+        side = replace(self.key, options={**self.key.options, "on_decode_error": "skip"})
+        decoded = F.when(candidates, F.expr(self.key_format.decode(side, KEY)))
+        # The decoded columns stand alone, so that no name of the user's can meet one of ours.
+        apart = joined.select(F.struct("*").alias(_JOINED), decoded.alias(_DECODED)).select(_JOINED, f"{_DECODED}.*")
+        back = apart.select(f"{_JOINED}.*", F.expr(self.key_format.encode(side)).alias(_AGAIN))
+        return back.withColumn("foreign", ~F.col(_AGAIN).eqNullSafe(F.col(KEY))).drop(_AGAIN)
 
     def decode(self, records: str) -> str:
         """A query over the query or relation `records` (key, value) that gives the rows back."""
@@ -50,12 +71,23 @@ class Records:
         in_value = {field.column for field in self.value.fields}
         if not in_value.issuperset(self.columns):
             parts.append(f"{self.key_format.decode(self.key, KEY)} AS k")
-        picked = [f"{'v' if name in in_value else 'k'}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in self.columns]
+        picked = [
+            f"{'v' if name in in_value else 'k'}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in self.columns
+        ]
         return f"SELECT {', '.join(picked)} FROM (SELECT {', '.join(parts)} FROM {records})"
 
     def show_key(self) -> Column:
         """A key's bytes as text that a person can read, for messages."""
-        return F.expr(f"to_json({self.key_format.decode(self.key, KEY)})")
+        return _shown(self.key_format, self.key, KEY)
+
+    def show_value(self, column: str) -> Column:
+        """A value's bytes as text that a person can read; a value that can't be decoded as it is."""
+        return _shown(self.value_format, self.value, column)
+
+    def key_layout(self) -> str:
+        """What must stay the same for a key's bytes to stay the same."""
+        fields = [[field.name, field.type.simpleString()] for field in self.key.fields]
+        return json.dumps({"format": self.key_format.name, "fields": fields, "options": dict(self.key.options)}, sort_keys=True)
 
 
 def layout(options: ModelOptions, topic: str, schema: StructType) -> Records:
@@ -67,7 +99,9 @@ def layout(options: ModelOptions, topic: str, schema: StructType) -> Records:
     in_key = {field.column for field in key_fields}
     excluded = {name.lower() for name in options.exclude_columns}
     kept = [f for f in schema.fields if f.name in in_key or f.name.lower() not in excluded]
-    in_value = [f for f in kept if f.name.lower() not in excluded and (options.value_fields_include == "ALL" or f.name not in in_key)]
+    in_value = [
+        f for f in kept if f.name.lower() not in excluded and (options.value_fields_include == "ALL" or f.name not in in_key)
+    ]
     value_fields = tuple(Field(f.name, f.name, f.dataType, f.nullable and f.name not in in_key) for f in in_value)
     return Records(
         key=Side("key", topic, key_fields, options.key_format_options),
@@ -76,3 +110,34 @@ def layout(options: ModelOptions, topic: str, schema: StructType) -> Records:
         value_format=formats.get(options.value_format),
         columns=tuple(f.name for f in kept),
     )
+
+
+def _shown(form: Format, side: Side, column: str) -> Column:
+    lenient = replace(side, options={**side.options, "on_decode_error": "skip"})
+    return F.expr(f"coalesce(to_json({form.decode(lenient, column)}), CAST({column} AS STRING))")
+
+
+def expression_problems(options: ModelOptions, rows: DataFrame) -> list[str]:
+    """What is wrong with the SQL expressions among the options, over the SELECT's columns."""
+    expressions = {"delete_when": options.delete_when} | {f"headers['{name}']": sql for name, sql in options.headers.items()}
+    problems = []
+    for option, sql in expressions.items():
+        if sql is None:
+            continue
+        try:
+            [field] = rows.select(F.expr(sql)).schema.fields
+        except (AnalysisException, ParseException) as error:
+            problems.append(f"{option}={sql!r} is not an expression over the SELECT's columns: {str(error).splitlines()[0]}")
+            continue
+        if option == "delete_when" and not isinstance(field.dataType, BooleanType):
+            problems.append(f"{option}={sql!r} is a {field.dataType.simpleString()}: it must be a condition, true or false")
+    return problems
+
+
+def _headers(headers: Mapping[str, str]) -> Column:
+    """The headers of a record; one whose expression is null is left out."""
+    pairs = [
+        F.struct(F.lit(name).alias("key"), F.expr(sql).cast("string").cast("binary").alias("value"))
+        for name, sql in headers.items()
+    ]
+    return F.filter(F.array(*pairs), lambda header: header["value"].isNotNull())

@@ -36,7 +36,12 @@ def latest(records: DataFrame, split_keys: bool) -> DataFrame:
     `partitions` says for how many partitions the key was found in more than one.
     """
     hashed = records.where("key IS NOT NULL").selectExpr(
-        "key", "partition", "offset", "timestamp", "value IS NOT NULL AS filled", *(f"{h} AS hash_{i}" for i, h in enumerate(VALUE_HASHES))
+        "key",
+        "partition",
+        "offset",
+        "timestamp",
+        "value IS NOT NULL AS filled",
+        *(f"{h} AS hash_{i}" for i, h in enumerate(VALUE_HASHES)),
     )
     last = [
         F.expr("max(offset)").alias("offset"),
@@ -46,7 +51,9 @@ def latest(records: DataFrame, split_keys: bool) -> DataFrame:
     ]
     if split_keys:
         per_partition = hashed.groupBy("key", "partition").agg(*last, F.expr("max_by(timestamp, offset)").alias("timestamp"))
-        newest = F.max_by(F.struct("partition", "offset", "filled_offset", "hash_0", "hash_1"), F.struct("timestamp", "partition"))
+        newest = F.max_by(
+            F.struct("partition", "offset", "filled_offset", "hash_0", "hash_1"), F.struct("timestamp", "partition")
+        )
         found = per_partition.groupBy("key").agg(newest.alias("r"), F.lit(False).alias("split")).select("key", "r.*", "split")
     else:
         partitions = [F.expr("max(partition)").alias("partition"), F.expr("min(partition) <> max(partition)").alias("split")]

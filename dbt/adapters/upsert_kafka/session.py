@@ -29,8 +29,20 @@ logger = AdapterLogger("upsert_kafka")
 
 SCALA = "2.13"
 # Already inside Spark; a second copy would only be fetched, not used.
-INSIDE_SPARK = ("com.github.luben", "com.google.code.findbugs", "org.apache.hadoop", "org.lz4", "org.scala-lang", "org.slf4j", "org.xerial.snappy")
-METASTORE_SETTINGS = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL", "spark.sql.catalogImplementation")
+INSIDE_SPARK = (
+    "com.github.luben",
+    "com.google.code.findbugs",
+    "org.apache.hadoop",
+    "org.lz4",
+    "org.scala-lang",
+    "org.slf4j",
+    "org.xerial.snappy",
+)
+METASTORE_SETTINGS = (
+    "spark.hadoop.hive.metastore.uris",
+    "spark.hadoop.javax.jdo.option.ConnectionURL",
+    "spark.sql.catalogImplementation",
+)
 LAUNCH_NOISE = b"WARNING: Using incubator modules"
 LOG4J = """\
 rootLogger.level = error
@@ -75,7 +87,7 @@ def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
             with ThreadPoolExecutor(1) as background:
                 # Views read the topic, so whoever has Spark has the broker; both take seconds to start, so both at once.
                 broker = background.submit(KafkaSettings.of, credentials)
-                _session = _connect(credentials.remote) if credentials.remote else _start(credentials)
+                _session = _connect(credentials.remote) if credentials.remote is not None else _start(credentials)
                 broker.result()
             atexit.register(_stop)
         return _session
@@ -86,12 +98,14 @@ def is_local(credentials: UpsertKafkaCredentials) -> bool:
     return credentials.remote is None and (credentials.master or "local").startswith("local")
 
 
-def _connect(remote: str | None) -> SparkSession:
+def _connect(remote: str) -> SparkSession:
     try:
         return SparkSession.builder.remote(remote).getOrCreate()
     except Exception as error:  # gRPC's and pyspark's errors have no common base
         logger.debug(f"Spark Connect: {error!r}")
-        raise UpsertKafkaError(f"No Spark Connect server answered at '{remote}' ({type(error).__name__}): check remote in your profile") from error
+        raise UpsertKafkaError(
+            f"No Spark Connect server answered at '{remote}' ({type(error).__name__}): check remote in your profile"
+        ) from error
 
 
 def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
@@ -101,7 +115,9 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     export_secrets(credentials)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = _settings(credentials, pyspark.__version__)
-    if settings["spark.sql.catalogImplementation"] == "hive" and not any(name in credentials.spark for name in METASTORE_SETTINGS):
+    if settings["spark.sql.catalogImplementation"] == "hive" and not any(
+        name in credentials.spark for name in METASTORE_SETTINGS
+    ):
         settings |= _project_catalog(credentials.state_dir)
     builder = SparkSession.builder
     for name, value in {**settings, **credentials.spark}.items():
@@ -165,7 +181,7 @@ def _project_catalog(state_dir: Path) -> dict[str, str]:
     """Keep catalog and tables in the project's folder, for one process at a time (Derby allows no more)."""
     global _catalog_lock
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _catalog_lock = open(state_dir / "catalog.lock", "w")
+    _catalog_lock = open(state_dir / "catalog.lock", "w")  # noqa: SIM115
     try:
         fcntl.flock(_catalog_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

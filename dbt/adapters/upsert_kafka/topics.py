@@ -1,6 +1,7 @@
-"""A topic as the cluster knows it: describe, create, compare with what a model asks for. The one place that talks to the admin API.
+"""A topic as the cluster knows it: describe, create, compare with what a model asks for.
 
-Leaves to `scan` what is read from a topic, and to `sinks` what is written to it. Never deletes or alters a topic.
+The one place that talks to the admin API. Leaves to `scan` what is read from a topic, and to `sinks` what is written to it.
+Never deletes or alters a topic.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def check_name(name: str) -> None:
     """Refuse a name that Kafka would refuse."""
     if not NAME.match(name) or name in (".", ".."):
         raise UpsertKafkaError(
-            f"topic '{name}' is not a name that Kafka allows: letters, digits, '.', '_' and '-', at most 249; set the option topic"
+            f"topic '{name}' is not a name that Kafka allows: letters, digits, '.', '_' and '-', at most 249; "
+            "set the option topic"
         )
 
 
@@ -63,8 +65,8 @@ def describe(admin: KafkaAdminClient, name: str) -> Topic | None:
         raise UpsertKafkaError(f"topic '{name}' could not be described: {error.__name__}, {error.description}")
     partitions = [TopicPartition(name, p["partition_index"]) for p in found["partitions"]]
     configs = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)], config_filter="all")
-    first = admin.list_partition_offsets({p: OffsetSpec.EARLIEST for p in partitions})
-    end = admin.list_partition_offsets({p: OffsetSpec.LATEST for p in partitions}, isolation_level=READ_COMMITTED)
+    first = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+    end = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=READ_COMMITTED)
     return Topic(
         name=name,
         partitions=len(partitions),
@@ -106,5 +108,22 @@ def differences(topic: Topic, wanted: Wanted) -> list[str]:
             "and retention may drop live keys; left as it is"
         )
     if wanted.partitions is not None and wanted.partitions != topic.partitions:
-        warnings.append(f"topic '{topic.name}' has {topic.partitions} partitions, the model asks for {wanted.partitions}; left as it is")
+        warnings.append(
+            f"topic '{topic.name}' has {topic.partitions} partitions, the model asks for {wanted.partitions}; left as it is"
+        )
     return warnings
+
+
+def moved(admin: KafkaAdminClient, topic: Topic) -> list[str]:
+    """Whether somebody wrote to the topic since `topic` was described, as a warning."""
+    partitions = {TopicPartition(topic.name, p): OffsetSpec.LATEST for p in topic.end}
+    end = admin.list_partition_offsets(partitions, isolation_level=READ_COMMITTED)
+    behind = sorted(p for p in topic.end if end[TopicPartition(topic.name, p)].offset != topic.end[p])
+    if not behind:
+        return []
+    where = ", ".join(map(str, behind))
+    warning = (
+        f"topic '{topic.name}' moved while this run compared with it (partitions {where}): another run or writer is at work, "
+        "and the last write of a key wins; run once more when it has ended"
+    )
+    return [warning]

@@ -9,13 +9,14 @@ import hashlib
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
 
-FINGERPRINT = "upsert_kafka.fingerprint"
+FINGERPRINT, KEY_LAYOUT = "upsert_kafka.fingerprint", "upsert_kafka.key_layout"
 
 # Inside a partition the offset decides which record is the last; between partitions only others' writes need deciding.
 LAST_PER_KEY = """(
@@ -45,12 +46,14 @@ def expose(
     table_sql = _topic_table(table, topic, kafka)
     view_sql = f"CREATE OR REPLACE VIEW {view} AS {records.decode(LAST_PER_KEY.format(table=table))}"
     fingerprint = hashlib.sha256((table_sql + view_sql).encode()).hexdigest()
-    if existing is not None and existing.is_view and _fingerprint(spark, table) == fingerprint:
+    if existing is not None and existing.is_view and state(spark, relation).get(FINGERPRINT) == fingerprint:
         return
     if existing is not None and not existing.is_view:
         spark.sql(f"DROP TABLE IF EXISTS {view}")
     spark.sql(f"DROP TABLE IF EXISTS {table}")
-    spark.sql(f"{table_sql} TBLPROPERTIES ({quote_literal(FINGERPRINT)} = {quote_literal(fingerprint)})")
+    properties = {FINGERPRINT: fingerprint, KEY_LAYOUT: records.key_layout()}
+    listed = ", ".join(f"{quote_literal(name)} = {quote_literal(value)}" for name, value in properties.items())
+    spark.sql(f"{table_sql} TBLPROPERTIES ({listed})")
     spark.sql(view_sql)
 
 
@@ -60,13 +63,19 @@ def _topic_table(table: str, topic: str, kafka: KafkaSettings) -> str:
     return f"CREATE TABLE {table} USING kafka OPTIONS ({listed})"
 
 
-def _fingerprint(spark: SparkSession, table: str) -> str | None:
+def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:
+    """What the last run left in the catalog about itself; nothing before the first one."""
     try:
-        properties = spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
+        properties = spark.sql(f"SHOW TBLPROPERTIES {_name(relation.topic_table)}").collect()
     except AnalysisException:
-        return None
-    return dict((row["key"], row["value"]) for row in properties).get(FINGERPRINT)
+        return {}
+    return {row["key"]: row["value"] for row in properties}
+
+
+def columns(spark: SparkSession, relation: UpsertKafkaRelation) -> StructType:
+    """The columns that the view exposes now."""
+    return spark.table(_name(relation)).schema
 
 
 def _name(relation: UpsertKafkaRelation) -> str:
-    return f"{quote_identifier(relation.schema)}.{quote_identifier(relation.identifier)}"
+    return f"{quote_identifier(str(relation.schema))}.{quote_identifier(str(relation.identifier))}"

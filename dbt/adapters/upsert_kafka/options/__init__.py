@@ -58,6 +58,7 @@ class ModelOptions:
     on_duplicate_key: str | None = None
     sequence_by: tuple[str, ...] = ()
     on_null_key: str | None = None
+    foreign_keys: str | None = None
     exclude_columns: tuple[str, ...] = ()
     partitions: int | None = None
     replication_factor: int | None = None

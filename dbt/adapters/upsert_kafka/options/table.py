@@ -26,14 +26,11 @@ NOT_AVAILABLE_YET: dict[str, tuple[Any, ...]] = {
     # option: the values that another issue still builds. Delete the line (or the value) when its behaviour has landed.
     "key_format": ("csv", "avro", "avro-confluent"),
     "value_format": ("csv", "avro", "avro-confluent", "debezium-json", "canal-json"),
-    "update_mode": ("retract", "append"),
-    "sink_ignore_retraction": (True,),
     "sink_partitioner": ("fixed", "round-robin", "custom"),
     "sink_partitioner_class": EVERY_VALUE,
     "sink_delivery_guarantee": ("none", "exactly-once"),
     "sink_transactional_id_prefix": EVERY_VALUE,
     "sink_parallelism": EVERY_VALUE,
-    "headers": EVERY_VALUE,
     "topic_pattern": EVERY_VALUE,
     "scan_startup_mode": EVERY_VALUE,
     "scan_startup_timestamp_millis": EVERY_VALUE,
@@ -42,13 +39,6 @@ NOT_AVAILABLE_YET: dict[str, tuple[Any, ...]] = {
     "scan_bounded_timestamp_millis": EVERY_VALUE,
     "scan_bounded_specific_offsets": EVERY_VALUE,
     "ignore_parse_errors": (True,),
-    "delete_when": EVERY_VALUE,
-    "missing_keys": ("keep",),
-    "max_deletes": EVERY_VALUE,
-    "allow_empty": (True,),
-    "on_duplicate_key": ("latest",),
-    "sequence_by": EVERY_VALUE,
-    "exclude_columns": EVERY_VALUE,
 }
 
 
@@ -350,7 +340,6 @@ OPTIONS: tuple[Option, ...] = (
         "A condition over the SELECT's columns; the keys of rows that meet it are deleted.",
         on=SINKS,
         needs=_CHANGES,
-        excludes=(Need("sink_ignore_retraction", (True,)), Need("update_mode", ("append",), on=(UPSERT_KAFKA,))),
     ),
     Option(
         "missing_keys",
@@ -398,6 +387,14 @@ OPTIONS: tuple[Option, ...] = (
         on=SINKS,
         default="error",
         needs=_KEYED,
+    ),
+    Option(
+        "foreign_keys",
+        t.choice("keep", "delete"),
+        "What happens to keys of the topic that the model's key format can't have written, so another writer's.",
+        on=SINKS,
+        default="keep",
+        needs=_CHANGES,
     ),
     Option(
         "exclude_columns",
