@@ -28,7 +28,8 @@ INTRODUCTION = """\
 <!-- Written by docs/options_page.py from the table that the checker reads. Change the table, then run the script. -->
 
 **One rule for names**: a dot or a hyphen is an underscore. `value.fields-include` is `value_fields_include` in `config()`;
-in YAML both spellings work. Model, schema YAML and `dbt_project.yml` are merged by dbt, with dbt's own precedence.
+in YAML both spellings work. Model, schema YAML and `dbt_project.yml` are merged by dbt, with dbt's own precedence: spell an
+option the same way in all of them.
 
 **Paste a WITH clause**: `with_options` takes the WITH clause of a table as it stands, in the spelling of Flink and Alibaba
 Cloud or in that of Huawei DLI, as a map or as text. It is the same as setting the options one by one:
