@@ -1,0 +1,55 @@
+# Everything runs in .venv, which the first target that needs it builds; nothing has to be activated.
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format demo clean java
+SHELL := /bin/sh
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+help:
+	@echo 'make demo    a model becomes a Kafka topic: seed, run, test, change, run again'
+	@echo 'make test    lint, types and all tests, on a real Kafka and a real Spark'
+	@echo 'make lint    ruff and mypy'
+	@echo 'make format  let ruff write the layout'
+	@echo 'make setup   build $(VENV) only'
+	@echo 'make clean   remove $(VENV) and what the demo left'
+
+setup: $(READY)
+
+test: lint
+	$(PY) -m pytest $(ARGS)
+
+lint: $(READY)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(READY)
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+demo: $(READY)
+	@$(PY) examples/pageviews/demo.py
+
+clean:
+	rm -rf $(VENV) .demo build dist
+
+# Spark and Kafka need Java; better said now than after two minutes of installing.
+java:
+	@java=$${JAVA_HOME:+"$$JAVA_HOME/bin/"}java; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)*\([0-9]*\).*/\2/p' | head -n 1); \
+	if [ -z "$$version" ]; then \
+		echo "Java 17 or newer is needed and '$$java' was not found: install it (for example openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; \
+	elif [ "$$version" -lt 17 ]; then \
+		echo "Java 17 or newer is needed and '$$java' is version $$version: install a newer one or set JAVA_HOME" >&2; exit 1; \
+	fi
+
+$(READY): pyproject.toml constraints.txt | java
+	@python=; for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
+		if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then echo "Python 3.11, 3.12 or 3.13 is needed and was not found: install one or say make PYTHON=/path/to/python" >&2; exit 1; fi; \
+	echo "Building $(VENV) with $$python (a few minutes, once)"; \
+	"$$python" -m venv --clear $(VENV)
+	$(PY) -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(READY)
