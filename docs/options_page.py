@@ -135,6 +135,8 @@ def _format_meaning(option: FormatOption) -> Iterable[str]:
         yield "Only `kafka_source`."
     if option.per_side:
         yield "One for key and value each."
+    if option.no_effect:
+        yield f"Checked, and has no effect: {option.no_effect}."
     if option.aliases:
         yield f"Also {_code(option.aliases)}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -12,8 +13,10 @@ import yaml
 
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.options import Limit, ModelOptions, check_columns, dialects, parse, table, values
+from dbt.adapters.upsert_kafka.options.format_table import FORMAT_OPTIONS
 
 BAD_OPTIONS = yaml.safe_load((Path(__file__).parent / "bad_options.yml").read_text())
+PACKAGE = Path(table.__file__).parents[1]
 COLUMNS = ["id", "name", "price"]
 NOT_AVAILABLE_YET = dict(table.NOT_AVAILABLE_YET)
 
@@ -335,6 +338,11 @@ def test_topic_that_forgets_rows_is_a_warning() -> None:
     assert upsert(topic_config={"cleanup.policy": "compact,delete"}).warnings == ()
 
 
+def test_format_option_without_effect_is_checked_and_told() -> None:
+    parsed = upsert(value_json_map_null_key_mode="DROP")
+    assert parsed.warnings == ("users: value_json_map_null_key_mode has no effect: maps in Spark have no null keys",)
+
+
 def test_option_without_effect_is_checked_and_told() -> None:
     assert upsert(with_options={"sink.buffer-flush.max-rows": "100"}).warnings == (
         "users: with_options 'sink.buffer-flush.max-rows' has no effect: a run writes each key once",
@@ -395,12 +403,39 @@ def test_option_that_is_not_built_yet_is_refused_and_not_ignored(monkeypatch: py
     assert upsert(format="json").value_format == "json"
 
 
+def test_format_option_that_is_not_built_yet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "NOT_AVAILABLE_YET", {"json_encode_ignore_null_fields": table.EVERY_VALUE})
+    assert "value_json_encode_ignore_null_fields=true: is not available yet" in problems(
+        value_json_encode_ignore_null_fields=True
+    )
+
+
 def test_what_is_not_available_yet_are_options_and_values_of_the_table() -> None:
-    by_name = {o.name: o for o in table.OPTIONS}
+    by_name: dict[str, Any] = {o.name: o for o in table.OPTIONS} | {k.name: k for k in dialects.CONFIG.values()}
     for name, later in NOT_AVAILABLE_YET.items():
         assert name in by_name
         if later != table.EVERY_VALUE:
             assert [by_name[name].type.parse(value) for value in later] == list(later)
+
+
+def _names_used_in_the_package() -> set[str]:
+    """Attributes that are read and texts that are written anywhere but where options are checked."""
+    trees = [ast.parse(p.read_text()) for p in PACKAGE.rglob("*.py") if p.parent.name != "options"]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return {n.attr for n in nodes if isinstance(n, ast.Attribute)} | texts
+
+
+def test_no_option_is_checked_and_then_ignored() -> None:
+    acted_on = _names_used_in_the_package() | {"format"}
+    unread = {o.name for o in table.OPTIONS if not o.no_effect and o.name not in acted_on}
+    unread |= {
+        table.underscored(f"{format_}.{o.name}")
+        for o in FORMAT_OPTIONS
+        for format_ in o.formats
+        if not o.no_effect and o.type.describe != "refused" and o.short not in acted_on
+    }
+    assert unread - NOT_AVAILABLE_YET.keys() == set()
 
 
 def test_columns_are_found_without_regard_to_case() -> None:

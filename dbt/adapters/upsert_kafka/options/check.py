@@ -14,7 +14,6 @@ from dbt.adapters.upsert_kafka.options import table
 from dbt.adapters.upsert_kafka.options.dialects import ClientProperty, Collected, Known, Setting, SideOption, nearest, shown
 from dbt.adapters.upsert_kafka.options.table import (
     CDC_FORMATS,
-    EVERY_VALUE,
     KAFKA_SOURCE,
     OPTIONS,
     SINKS,
@@ -26,6 +25,7 @@ from dbt.adapters.upsert_kafka.options.values import plain
 
 _BY_NAME = {o.name: o for o in OPTIONS}
 GROUP = "properties group.id"
+NOT_YET = "is not available yet"
 
 
 @dataclass
@@ -198,6 +198,10 @@ class _Check:
                 self._wrong(what, "needs unique_key")
             elif known.option.per_side and not known.side and values["unique_key"] and set(formats.values()) == {known.format}:
                 self._wrong(what, f"key and value can't share it; set key_{known.name} and value_{known.name}")
+            elif table.is_later(table.underscored(f"{known.format}.{known.option.name}"), self.taken[known]):
+                self._wrong(what, NOT_YET)
+            elif known.option.no_effect:
+                self.warnings.append(f"{self.places[known.name]} has no effect: {known.option.no_effect}")
 
     def _format_options(self, side: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """The options of one side's format by their short names; one for this side wins over one for both."""
@@ -225,9 +229,8 @@ class _Check:
         if "format" in self.given:
             names |= {"value_format": None, "key_format": None}
         for name in names:
-            later = table.NOT_AVAILABLE_YET.get(name, ())
-            if name not in self.failed and (later == EVERY_VALUE or values[name] in later):
-                self._once(self.whats.get(name) or self.whats["format"], "is not available yet")
+            if name not in self.failed and table.is_later(name, values[name]):
+                self._once(self.whats.get(name) or self.whats["format"], NOT_YET)
 
 
 def _mean(near: str | None) -> str:

@@ -26,6 +26,8 @@ class FormatOption:
     secret: bool = False
     per_side: bool = False
     """Key and value can't share one: say it for each."""
+    no_effect: str = ""
+    """Why the option is checked and then has nothing to do here."""
 
     @property
     def short(self) -> str:
@@ -33,6 +35,10 @@ class FormatOption:
 
 
 _SOURCE = (KAFKA_SOURCE,)
+_NO_PASSWORD = t.refused(
+    "can't be set: the registry's client takes PEM files, which have no password; convert the store and name its file"
+)
+_NO_NULL_KEYS = "maps in Spark have no null keys"
 _JSON_LIKE = ("json", "debezium-json", "canal-json")
 
 FORMAT_OPTIONS: tuple[FormatOption, ...] = (
@@ -43,7 +49,7 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
     FormatOption(("csv",), "null-literal", t.ANY_TEXT, "What a null is written as.", "empty field"),
     FormatOption(("csv",), "array-element-delimiter", t.CHARACTER, "Stands between the elements of an array.", "`;`"),
     FormatOption(
-        ("csv",), "write-bigdecimal-in-scientific-notation", t.BOOLEAN, "Write decimals such as 100000 as 1E+5.", "true"
+        ("csv",), "write-bigdecimal-in-scientific-notation", t.BOOLEAN, "Write decimals such as 100000 as 1E+5.", "false"
     ),
     FormatOption(("csv",), "allow-comments", t.BOOLEAN, "Skip lines that start with #.", "false", on=_SOURCE),
     FormatOption(("csv", *_JSON_LIKE), "ignore-parse-errors", t.BOOLEAN, "The same as ignore_parse_errors.", "false", on=_SOURCE),
@@ -51,10 +57,20 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
     FormatOption(_JSON_LIKE, "encode.decimal-as-plain-number", t.BOOLEAN, "Write decimals without exponents.", "false"),
     FormatOption(_JSON_LIKE, "encode.ignore-null-fields", t.BOOLEAN, "Leave out fields that are null.", "false"),
     FormatOption(
-        _JSON_LIKE, "map-null-key.mode", t.choice("FAIL", "DROP", "LITERAL"), "What happens to a null key of a map.", "FAIL"
+        _JSON_LIKE,
+        "map-null-key.mode",
+        t.choice("FAIL", "DROP", "LITERAL"),
+        "What happens to a null key of a map.",
+        "FAIL",
+        no_effect=_NO_NULL_KEYS,
     ),
     FormatOption(
-        _JSON_LIKE, "map-null-key.literal", t.TEXT, "What a null key of a map is written as; needs mode LITERAL.", "`null`"
+        _JSON_LIKE,
+        "map-null-key.literal",
+        t.TEXT,
+        "What a null key of a map is written as; needs mode LITERAL.",
+        "`null`",
+        no_effect=_NO_NULL_KEYS,
     ),
     FormatOption(("json",), "fail-on-missing-field", t.BOOLEAN, "Fail when a message lacks a field.", "false", on=_SOURCE),
     FormatOption(("debezium-json",), "schema-include", t.BOOLEAN, "Messages carry Kafka Connect's schema.", "false", on=_SOURCE),
@@ -88,7 +104,7 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
     FormatOption(
         ("avro-confluent",),
         "basic-auth.credentials-source",
-        t.choice("USER_INFO", "URL", "SASL_INHERIT"),
+        t.choice("USER_INFO", "URL"),
         "Where user and password are.",
         "the profile's",
     ),
@@ -97,8 +113,24 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
     ),
     FormatOption(("avro-confluent",), "bearer-auth.credentials-source", t.TEXT, "Where the token is.", "the profile's"),
     FormatOption(("avro-confluent",), "bearer-auth.token", t.TEXT, "Token for the registry.", "the profile's", secret=True),
-    FormatOption(("avro-confluent",), "ssl.keystore.location", t.TEXT, "Keystore for the registry.", "the profile's"),
-    FormatOption(("avro-confluent",), "ssl.keystore.password", t.TEXT, "Its password.", "the profile's", secret=True),
-    FormatOption(("avro-confluent",), "ssl.truststore.location", t.TEXT, "Truststore for the registry.", "the profile's"),
-    FormatOption(("avro-confluent",), "ssl.truststore.password", t.TEXT, "Its password.", "the profile's", secret=True),
+    FormatOption(
+        ("avro-confluent",), "ssl.keystore.location", t.TEXT, "Certificate and key for the registry, a PEM file.", "the profile's"
+    ),
+    FormatOption(
+        ("avro-confluent",), "ssl.keystore.password", _NO_PASSWORD, "Java's keystore has one; a PEM file has none.", secret=True
+    ),
+    FormatOption(
+        ("avro-confluent",),
+        "ssl.truststore.location",
+        t.TEXT,
+        "Certificates that the registry may have, a PEM file.",
+        "the profile's",
+    ),
+    FormatOption(
+        ("avro-confluent",),
+        "ssl.truststore.password",
+        _NO_PASSWORD,
+        "Java's truststore has one; a PEM file has none.",
+        secret=True,
+    ),
 )

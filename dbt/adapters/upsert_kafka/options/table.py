@@ -39,7 +39,23 @@ NOT_AVAILABLE_YET: dict[str, tuple[Any, ...]] = {
     "scan_bounded_timestamp_millis": EVERY_VALUE,
     "scan_bounded_specific_offsets": EVERY_VALUE,
     "ignore_parse_errors": (True,),
+    # Format options by format and name, for both sides.
+    "csv_allow_comments": EVERY_VALUE,
+    "csv_ignore_parse_errors": EVERY_VALUE,
+    "json_ignore_parse_errors": EVERY_VALUE,
+    "json_fail_on_missing_field": EVERY_VALUE,
+    "debezium_json_ignore_parse_errors": EVERY_VALUE,
+    "debezium_json_schema_include": EVERY_VALUE,
+    "canal_json_ignore_parse_errors": EVERY_VALUE,
+    "canal_json_database_include": EVERY_VALUE,
+    "canal_json_table_include": EVERY_VALUE,
 }
+
+
+def is_later(name: str, value: Any) -> bool:
+    """Whether what would act on this value of the option is still to be built."""
+    later = NOT_AVAILABLE_YET.get(name, ())
+    return later == EVERY_VALUE or value in later
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,15 @@ def choice(*values: str, because: str = "", dotted: bool = False) -> ValueType:
     return ValueType(f"{listed}, or a dotted name" if dotted else listed, parse, values)
 
 
+def refused(why: str) -> ValueType:
+    """An option of other systems that no value makes sense for here."""
+
+    def parse(_: Any) -> None:
+        raise ValueError(why)
+
+    return ValueType("refused", parse)
+
+
 def whole_number(least: int, most: int | None = None) -> ValueType:
     """A whole number within bounds; `'3'` is one (WITH clauses have only texts), `3.0` and `true` are not."""
     bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
