@@ -1,0 +1,201 @@
+"""Which records a run publishes: the minimal change, in every mode, read back by an independent client."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka import publish
+from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
+from tests.tables import Table, json_key, json_value
+
+ANN, BOB, CEM = (1, "ann"), (2, "bob"), (3, "cem")
+
+
+def test_only_what_differs_is_published(table: Table) -> None:
+    assert table.publish([ANN, BOB, CEM]).inserted == 3
+    assert table.latest() == {json_key(row[0]): json_value(row) for row in (ANN, BOB, CEM)}
+    before = table.end()
+
+    unchanged = table.publish([CEM, BOB, ANN])
+    assert (unchanged.unchanged, unchanged.rows_affected, str(unchanged)) == (3, 0, "+0 ~0 -0 =3")
+    assert table.end() == before
+
+    changed = table.publish([ANN, (2, "bo"), (4, "dan")])
+    assert str(changed) == "+1 ~1 -1 =1"
+    assert {(r.key, r.value) for r in table.new_records(before)} == {
+        (json_key(2), json_value((2, "bo"))),
+        (json_key(3), None),
+        (json_key(4), json_value((4, "dan"))),
+    }
+    assert table.view() == [ANN, (2, "bo"), (4, "dan")]
+
+
+def test_a_key_that_comes_back_after_its_tombstone_is_an_insert(table: Table) -> None:
+    table.publish([ANN, BOB])
+    assert table.publish([ANN]).deleted == 1
+    again = table.publish([ANN])
+    assert (again.deleted, again.unchanged) == (0, 1)
+    assert table.publish([ANN, BOB]).inserted == 1
+    assert table.view() == [ANN, BOB]
+
+
+def test_composite_key_in_the_order_of_unique_key(table: Table) -> None:
+    table.publish([(1, "a", 10)], "id int, name string, n int", unique_key=["name", "id"])
+    assert table.latest() == {b'{"name":"a","id":1}': b'{"id":1,"name":"a","n":10}'}
+    assert table.view() == [(1, "a", 10)]
+
+
+def test_a_select_that_differs_each_time_is_published_as_it_was_compared(table: Table) -> None:
+    published = table.publish("SELECT uuid() AS id, rand() AS name FROM range(500)")
+    assert published.inserted == 500
+    assert len(table.records()) == len(table.latest()) == 500
+
+
+def test_slice_upserts_the_rows_at_hand_and_deletes_nothing(table: Table) -> None:
+    table.publish([ANN, BOB, CEM])
+    before = table.end()
+    published = table.publish([(2, "bo"), CEM], missing_keys="keep")
+    assert str(published) == "+0 ~1 -0 =1"
+    assert len(table.new_records(before)) == 1
+    assert table.view() == [ANN, (2, "bo"), CEM]
+
+
+def test_an_empty_slice_is_no_reason_to_refuse(table: Table) -> None:
+    table.publish([ANN])
+    assert str(table.publish([], missing_keys="keep")) == "+0 ~0 -0 =0"
+    assert table.view() == [ANN]
+
+
+@pytest.mark.parametrize("missing_keys", ["delete", "keep"])
+def test_rows_that_meet_delete_when_become_tombstones(table: Table, missing_keys: str) -> None:
+    columns, options = "id int, name string, op string", {"delete_when": "op = 'D'", "exclude_columns": ["op"]}
+    table.publish([(1, "ann", "I"), (2, "bob", None), (3, "cem", "I")], columns, **options)
+    assert table.view() == [ANN, BOB, CEM], "null counts as false, and op is not published"
+    before = table.end()
+    rows = [(1, "ann", "U"), (2, "bob", "D"), (9, "never", "D")]
+    published = table.publish(rows, columns, missing_keys=missing_keys, **options)
+    assert published.deleted == (1 if missing_keys == "keep" else 2)
+    gone = {json_key(2)} if missing_keys == "keep" else {json_key(2), json_key(3)}
+    assert {(r.key, r.value) for r in table.new_records(before)} == {(key, None) for key in gone}
+
+
+def test_delete_when_that_is_no_condition_names_the_option(table: Table) -> None:
+    with pytest.raises(OptionsError, match=r"delete_when='nam = 1' is not an expression over the SELECT's columns.*nam"):
+        table.publish([ANN], delete_when="nam = 1")
+    with pytest.raises(OptionsError, match="delete_when='name' is a string: it must be a condition"):
+        table.publish([ANN], delete_when="name")
+
+
+def test_retract_writes_a_null_before_the_new_value_in_the_same_partition(table: Table) -> None:
+    table.publish([ANN, BOB, CEM], update_mode="retract")
+    before = table.end()
+    published = table.publish([(1, "an"), BOB, (4, "dan")], update_mode="retract")
+    assert str(published) == "+1 ~1 -1 =1"
+    new = table.new_records(before)
+    assert [(r.key, r.value) for r in new if r.key == json_key(1)] == [(json_key(1), None), (json_key(1), json_value((1, "an")))]
+    assert [r.value for r in new if r.key == json_key(3)] == [None]
+    assert len(new) == 4
+    assert table.view() == [(1, "an"), BOB, (4, "dan")]
+
+
+@pytest.mark.parametrize("update_mode", ["upsert", "retract"])
+def test_ignore_retraction_never_writes_a_null(table: Table, update_mode: str) -> None:
+    options = {"update_mode": update_mode, "sink_ignore_retraction": True}
+    table.publish([ANN, BOB], **options)
+    published = table.publish([(1, "an")], **options)
+    assert str(published) == "+0 ~1 -0 =0"
+    assert None not in [r.value for r in table.records()]
+    assert table.view() == [(1, "an"), BOB]
+    assert str(table.publish([], **options)) == "+0 ~0 -0 =0", "nothing would be deleted, so an empty SELECT is harmless"
+
+
+def test_append_writes_new_keys_and_refuses_changed_rows(table: Table) -> None:
+    table.publish([ANN, BOB], update_mode="append")
+    published = table.publish([BOB, CEM], update_mode="append")
+    assert str(published) == "+1 ~0 -0 =1"
+    before = table.end()
+    with pytest.raises(GuardError, match=r'1 rows differ .* \{"id":1\}.*update_mode=\'upsert\''):
+        table.publish([(1, "an"), (4, "dan")], update_mode="append")
+    assert table.end() == before
+    assert table.view() == [ANN, BOB, CEM]
+
+
+def test_full_refresh_publishes_every_row_again_and_deletes_the_gone(table: Table) -> None:
+    table.publish([ANN, BOB, CEM])
+    before = table.end()
+    published = table.publish([ANN, (2, "bo")], full_refresh=True, missing_keys="keep")
+    assert str(published) == "+0 ~2 -1 =0"
+    assert {(r.key, r.value) for r in table.new_records(before)} == {
+        (json_key(1), json_value(ANN)),
+        (json_key(2), json_value((2, "bo"))),
+        (json_key(3), None),
+    }
+
+
+def test_check_mode_publishes_nothing_and_creates_no_topic(table: Table) -> None:
+    published = table.publish([ANN], mode="check")
+    assert str(published) == "checked, nothing published"
+    with pytest.raises(AssertionError, match="does not exist"):
+        table.records()
+    with pytest.raises(OptionsError, match="unique_key: the SELECT has no column idd; did you mean id"):
+        table.publish([ANN], mode="check", unique_key="idd")
+
+
+def test_preview_reports_and_writes_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    table.publish([ANN, BOB])
+    before = table.end()
+    monkeypatch.setattr(publish.logger, "info", lines.append)
+    published = table.publish([(1, "an"), CEM], mode="preview")
+    assert lines == [
+        "users: would insert 1 keys, for example",
+        'users:   {"id":3}: (none) -> {"id":3,"name":"cem"}',
+        "users: would update 1 keys, for example",
+        'users:   {"id":1}: {"id":1,"name":"ann"} -> {"id":1,"name":"an"}',
+        "users: would delete 1 keys, for example",
+        'users:   {"id":2}: {"id":2,"name":"bob"} -> (deleted)',
+    ]
+    assert str(published) == "dry run, nothing published: +1 ~1 -1 =0"
+    assert published.rows_affected == 0
+    assert table.end() == before
+
+
+def test_headers_are_written_and_null_ones_left_out(table: Table) -> None:
+    table.publish([(1, "ann"), (2, None)], headers={"source": "'dbt'", "who": "upper(name)"})
+    headers = {r.key: r.headers for r in table.records()}
+    assert headers == {json_key(1): [("source", b"dbt"), ("who", b"ANN")], json_key(2): [("source", b"dbt")]}
+
+
+def test_keys_of_other_writers_are_left_alone_and_counted(table: Table) -> None:
+    table.publish([ANN, BOB])
+    table.write_by_hand((b"\x00\x01binary", b"x", 0), (b'{"other": true}', b"y", 1))
+    before = table.end()
+    published = table.publish([ANN])
+    assert (published.deleted, published.foreign) == (1, 2)
+    assert [r.key for r in table.new_records(before)] == [json_key(2)]
+    assert table.publish([ANN], foreign_keys="delete").deleted == 2
+    assert set(table.latest()) == {json_key(1)}
+
+
+def test_a_key_in_two_partitions_counts_with_its_latest_record(table: Table) -> None:
+    table.publish([ANN, BOB])
+    where = {r.key: r.partition for r in table.records()}
+    elsewhere = 1 - where[json_key(1)]
+    table.write_by_hand((json_key(1), json_value((1, "moved")), elsewhere))
+    assert str(table.publish([(1, "moved"), BOB])) == "+0 ~0 -0 =2"
+    assert table.view() == [(1, "moved"), BOB]
+    before = table.end()
+    assert str(table.publish([(1, "again"), BOB])) == "+0 ~1 -0 =1"
+    assert [r.partition for r in table.new_records(before)] == [elsewhere], "the key stays where its latest record is"
+
+
+def test_a_million_keys_with_one_percent_changed_publishes_exactly_those(table: Table, spark: SparkSession) -> None:
+    keys = 1_000_000
+    select = "SELECT id, concat('name ', id {}) AS name FROM range({}) WHERE {}"
+    assert table.publish(select.format("", keys, "true")).inserted == keys
+    before = table.end()
+    published = table.publish(select.format("+ if(id % 100 = 7, 1, 0)", keys, "id % 1000 <> 500"))
+    assert (published.inserted, published.updated, published.deleted) == (0, keys // 100, keys // 1000)
+    assert published.unchanged == keys - keys // 100 - keys // 1000
+    assert sum(table.end().values()) - sum(before.values()) == keys // 100 + keys // 1000

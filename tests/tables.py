@@ -1,0 +1,101 @@
+"""A model's table and its topic, driven without dbt: rows in, `publish` as dbt would call it, records out by an independent reader.
+
+What needs a process of its own (catalog, sessions, exit codes) is tested through dbt instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from kafka import KafkaProducer
+from pyspark.sql import DataFrame, SparkSession
+
+from dbt.adapters.upsert_kafka import options, publish
+from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.publish import Publication, Request
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.topics import Wanted
+from tests.services import Record, end_offsets, read_topic
+
+Rows = Sequence[tuple[Any, ...]]
+
+
+class Table:
+    """One model: `id int, name string` unless told otherwise."""
+
+    columns = "id int, name string"
+
+    def __init__(self, spark: SparkSession, broker: str, topic: str, schema: str, partitions: int = 2) -> None:
+        self.spark, self.broker, self.topic, self.schema = spark, broker, topic, schema
+        self.partitions = partitions
+        self.options: dict[str, Any] = {"unique_key": "id"}
+        self._exists = False
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS `{schema}`")
+
+    def publish(self, rows: Rows | DataFrame | str, columns: str | None = None, **config: Any) -> Publication:
+        """Publish rows, a DataFrame or a SELECT; keywords are options, or what a dbt command would say."""
+        request = {name: config.pop(name) for name in ("full_refresh", "mode", "on_schema_change") if name in config}
+        settings = {**self.options, **config}
+        parsed = options.parse("upsert_kafka", "users", {"materialized": "upsert_kafka", **settings})
+        relation = UpsertKafkaRelation.create(schema=self.schema, identifier="users", type="view")
+        publication = publish.publish(
+            self.spark,
+            self._frame(rows, columns),
+            Request(
+                model="users",
+                options=parsed,
+                topic=self.topic,
+                wanted=Wanted(partitions=self.partitions),
+                kafka=KafkaSettings(self.broker, parsed.properties),
+                relation=relation,
+                existing=relation if self._exists else None,
+                **request,
+            ),
+        )
+        self._exists = self._exists or request.get("mode") != "preview"
+        return publication
+
+    def _frame(self, rows: Rows | DataFrame | str, columns: str | None) -> DataFrame:
+        if isinstance(rows, str):
+            return self.spark.sql(rows)
+        if isinstance(rows, DataFrame):
+            return rows
+        return self.spark.createDataFrame(list(rows), columns or self.columns)
+
+    def view(self) -> list[tuple[Any, ...]]:
+        """What ref() reads, sorted."""
+        return sorted(tuple(row) for row in self.spark.table(f"`{self.schema}`.users").collect())
+
+    def records(self) -> list[Record]:
+        return read_topic(self.broker, self.topic)
+
+    def end(self) -> dict[int, int]:
+        return end_offsets(self.broker, self.topic)
+
+    def new_records(self, before: dict[int, int]) -> list[Record]:
+        return [record for record in self.records() if record.offset >= before.get(record.partition, 0)]
+
+    def latest(self) -> dict[bytes, bytes]:
+        """The last value of every key, as any consumer of a compacted topic sees it."""
+        last: dict[bytes, bytes | None] = {}
+        for record in self.records():
+            if record.key is not None:
+                last[record.key] = record.value
+        return {key: value for key, value in last.items() if value is not None}
+
+    def write_by_hand(self, *records: tuple[bytes, bytes | None, int]) -> None:
+        """Records of another writer: key, value, partition."""
+        producer = KafkaProducer(bootstrap_servers=self.broker)
+        for key, value, partition in records:
+            producer.send(self.topic, key=key, value=value, partition=partition).get(timeout=30)
+        producer.close()
+
+
+def json_key(value: int) -> bytes:
+    return json.dumps({"id": value}, separators=(",", ":")).encode()
+
+
+def json_value(row: tuple[Any, ...], names: Sequence[str] = ("id", "name")) -> bytes:
+    return json.dumps(dict(zip(names, row, strict=True)), separators=(",", ":"), ensure_ascii=False).encode()
