@@ -1,0 +1,114 @@
+"""The demo behind `make demo`: a model becomes a topic, its input changes, and the topic follows with the fewest records.
+
+Works on a copy in .demo, so that the example stays as it is and the demo can be run again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).resolve().parent
+PROJECT = EXAMPLE.parents[1] / ".demo" / "pageviews"
+SEED = PROJECT / "seeds" / "raw_pageviews.csv"
+TOPIC = "analytics.pageviews_per_region"
+
+
+def main() -> None:
+    shutil.rmtree(PROJECT, ignore_errors=True)
+    shutil.copytree(EXAMPLE, PROJECT, ignore=shutil.ignore_patterns("demo.py", "target", "logs", ".upsert_kafka", ".user.yml"))
+
+    say("1. A SELECT becomes a topic", "models/pageviews_per_region.sql:")
+    print(indented((PROJECT / "models" / "pageviews_per_region.sql").read_text()))
+    # As a user would do in a second terminal; each dbt command would otherwise start and stop the broker itself.
+    with subprocess.Popen([program("upsert-kafka"), "broker"], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            address = wait_for(broker)
+            dbt("seed")
+            dbt("run")
+            dbt("test")
+
+            say("2. What any Kafka client now reads", "The key is unique_key, the value the whole row.")
+            seen = look()
+
+            say("3. The input changes", "A new view in Asia, a first one in Antarctica; Oceania's only view is gone.")
+            SEED.write_text(changed(SEED.read_text()))
+            dbt("seed")
+            dbt("run")
+
+            say("4. Only the difference was written", "One changed row, one new row, and a tombstone for the row that vanished.")
+            look("--from", seen)
+            say("5. Run again: nothing changed, so nothing is written")
+            dbt("run", "--select", "pageviews_per_region")
+            look("--from", seen)
+        finally:
+            broker.terminate()
+    farewell(address)
+
+
+def wait_for(broker: subprocess.Popen[str]) -> str:
+    assert broker.stdout is not None
+    line = broker.stdout.readline()
+    if not line:
+        sys.exit(broker.wait() or 1)
+    print(f"$ upsert-kafka broker\n{indented(line)}", flush=True)
+    return line.split(" at ")[1].split()[0]
+
+
+def changed(seed: str) -> str:
+    lines = [line for line in seed.splitlines() if not line.endswith(",Oceania")]
+    return "\n".join([*lines, "9,101,2026-11-02 08:05:00,Asia", "10,106,2026-11-02 08:05:30,Antarctica", ""])
+
+
+def dbt(*arguments: str) -> None:
+    """Run dbt as a user would, in the project's folder."""
+    print(f"$ dbt {' '.join(arguments)}", flush=True)
+    code = subprocess.run([program("dbt"), *arguments, "--profiles-dir", "."], cwd=PROJECT, check=False).returncode
+    print(flush=True)
+    if code != 0:
+        sys.exit(f"dbt {arguments[0]} failed; its log: {PROJECT / 'logs' / 'dbt.log'}")
+
+
+def look(*arguments: str) -> str:
+    """Show the topic as a reader that knows nothing of dbt or Spark sees it; returns where its records end."""
+    command = ["upsert-kafka", "topic", TOPIC, *arguments]
+    print(f"$ {' '.join(command)}", flush=True)
+    output = subprocess.run([program(command[0]), *command[1:]], cwd=PROJECT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    print(indented(output), flush=True)
+    return output.split("--from ")[-1].strip()
+
+
+def program(name: str) -> str:
+    """A console script of the interpreter that runs this."""
+    return str(Path(sys.executable).parent / name)
+
+
+def say(title: str, text: str = "") -> None:
+    bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() and "NO_COLOR" not in os.environ else ("", "")
+    print(f"\n{bold}{title}{plain}\n{text}\n" if text else f"\n{bold}{title}{plain}\n", flush=True)
+
+
+def indented(text: str) -> str:
+    return "".join(f"    {line}\n" if line else "\n" for line in text.rstrip().splitlines())
+
+
+def farewell(address: str) -> None:
+    folder = os.path.relpath(PROJECT)
+    say("What to try next")
+    print(f"""\
+  cd {folder}
+  Change seeds/raw_pageviews.csv or models/pageviews_per_region.sql, then:
+    {program("dbt")} build --profiles-dir .
+    {program("upsert-kafka")} topic {TOPIC}
+  Keep the broker up in another terminal (it was at {address}) and read along with kcat or your application:
+    {program("upsert-kafka")} broker
+  Your own cluster: put host:port,host:port into profiles.yml as bootstrap_servers.
+  All options of a model: docs/options.md
+""")
+
+
+if __name__ == "__main__":
+    main()
