@@ -6,6 +6,7 @@ What dbt does, dbt's own commands do.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,8 @@ project_option = click.option(
 @click.version_option(version, prog_name="dbt-upsert-kafka")
 def main() -> None:
     """Helpers around dbt-upsert-kafka."""
+    # What matters is raised; the rest is kafka-python's talk about slow moments.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 @main.command()

@@ -1,0 +1,91 @@
+"""The command `upsert-kafka`: the broker in the foreground, and what it shows of a topic."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
+
+from dbt.adapters.upsert_kafka import embedded
+from dbt.adapters.upsert_kafka.cli import main
+from tests.dbt_project import PACKAGE_ROOT
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.fixture
+def topic(broker: str, topic_name: str) -> str:
+    """A topic with three records: a text, a tombstone and bytes that are no text."""
+    admin = KafkaAdminClient(bootstrap_servers=broker)
+    admin.create_topics([NewTopic(topic_name, num_partitions=2, replication_factor=1)])
+    admin.close()
+    producer = KafkaProducer(bootstrap_servers=broker)
+    producer.send(topic_name, key=b"a", value=b'{"x": 1}', partition=0).get(30)
+    producer.send(topic_name, key=b"a", value=None, partition=0).get(30)
+    producer.send(topic_name, key=b"\xff\x00", value=b"line\nbreak", partition=1).get(30)
+    producer.close()
+    return topic_name
+
+
+def test_topic_shows_every_record_and_where_to_go_on(broker: str, topic: str) -> None:
+    result = run("topic", topic, "--bootstrap-servers", broker)
+    assert result.exit_code == 0
+    heading, *records, last = [line.split() for line in result.output.splitlines()]
+    assert heading == ["partition", "offset", "key", "value"]
+    assert sorted(records) == [
+        ["0", "0", "a", '{"x":', "1}"],
+        ["0", "1", "a", "(tombstone)"],
+        ["1", "0", "0xff00", '"line\\nbreak"'],
+    ]
+    assert last[-2:] == ["--from", "0:2,1:1"]
+
+
+def test_topic_begins_where_it_is_told_to(broker: str, topic: str) -> None:
+    result = run("topic", topic, "--bootstrap-servers", broker, "--from", "0:1,1:1")
+    assert [line.split()[:3] for line in result.output.splitlines()[1:-1]] == [["0", "1", "a"]]
+
+
+def test_unknown_topic_is_an_error_that_names_those_that_exist(broker: str, topic: str) -> None:
+    result = run("topic", "nowhere", "--bootstrap-servers", broker)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: There is no topic 'nowhere'; topics: ")
+    assert topic in result.output
+
+
+def test_offsets_that_are_none_are_an_error(broker: str, topic: str) -> None:
+    result = run("topic", topic, "--bootstrap-servers", broker, "--from", "zero")
+    assert result.exit_code == 2
+    assert "'zero' is not a list partition:offset,partition:offset" in result.output
+
+
+def test_folder_that_is_no_project_is_an_error_and_gets_no_broker(tmp_path: Path) -> None:
+    result = run("broker", "--project-dir", str(tmp_path))
+    assert result.exit_code == 1
+    assert "holds no dbt_project.yml" in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_broker_in_the_foreground_is_the_one_that_others_use_until_it_is_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "dbt_project.yml").touch()
+    command = [sys.executable, "-m", "dbt.adapters.upsert_kafka.cli", "broker"]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[4]
+        assert embedded.ensure_running(tmp_path) == address
+        assert embedded.stop(tmp_path) is True
+        assert embedded.is_running(tmp_path)
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert process.returncode == 0
+    assert rest.strip() == "Stopped; the topics stay."
+    assert not embedded.is_running(tmp_path)
