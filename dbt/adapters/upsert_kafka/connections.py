@@ -6,6 +6,7 @@ Leaves to `session` how Spark starts. One connection has its own temporary views
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -19,6 +20,7 @@ from pyspark.errors import PySparkException
 
 from dbt.adapters.upsert_kafka import session
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.sql import split_statements
 
 if TYPE_CHECKING:
     import agate
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import Row
 
 logger = AdapterLogger("upsert_kafka")
+
+# Where an error's text turns to Java's stack or Spark's plan.
+_INTERNALS = re.compile(r"\n\s*at |\n+JVM stacktrace|;\n(?=['A-Z+])")
 
 Description = Sequence[tuple[str, str, None, None, None, None, bool]]
 
@@ -54,10 +59,12 @@ class SessionHandle:
         return self
 
     def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
-        statement = sql.strip().removesuffix(";")
         if bindings:
-            statement = statement % tuple(_literal(value) for value in bindings)
-        self._frame, self._rows = self.spark.sql(statement), None
+            sql = sql % tuple(_literal(value) for value in bindings)
+        *first, last = split_statements(sql)
+        for statement in first:
+            self.spark.sql(statement).collect()
+        self._frame, self._rows = self.spark.sql(last), None
 
     def run(self) -> None:
         """Run a query whose rows nobody fetches; commands have run already."""
@@ -113,12 +120,9 @@ def _literal(value: Any) -> str:
 
 def error_line(error: BaseException) -> str:
     """What a Spark error says, without its Java stack."""
-    if isinstance(error, PySparkException) and error.getCondition() is not None:
-        text = str(error.getMessage() or error)
-    else:
-        java = getattr(error, "java_exception", None)
-        text = str(java.getMessage()) if java is not None and java.getMessage() else str(error)
-    return text.split("\n\tat ")[0].split("JVM stacktrace")[0].strip()
+    java = None if isinstance(error, PySparkException) else getattr(error, "java_exception", None)
+    text = str(error) if java is None or java.getMessage() is None else str(java.getMessage())
+    return _INTERNALS.split(text.strip(), maxsplit=1)[0].strip()
 
 
 class UpsertKafkaConnectionManager(SparkConnectionManager):

@@ -13,7 +13,7 @@ from dbt.adapters.contracts.relation import RelationConfig
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter
 
-from dbt.adapters.upsert_kafka import options, publish
+from dbt.adapters.upsert_kafka import options, publish, views
 from dbt.adapters.upsert_kafka.__version__ import version
 from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
@@ -53,9 +53,10 @@ class UpsertKafkaAdapter(SparkAdapter):
         return parsed
 
     @available.parse(lambda *args, **kwargs: False)
-    def publishes_slices(self, model: dict[str, Any]) -> bool:
-        """Whether a SELECT of this model is a part of the table, not the whole."""
-        return options.parse(model["config"]["materialized"], model["name"], model["config"]).missing_keys == "keep"
+    def is_slice(self, model: dict[str, Any], relation: UpsertKafkaRelation) -> bool:
+        """Whether this run's SELECT may be a part of the table: slices are allowed, and the whole was published before."""
+        parsed = options.parse(model["config"]["materialized"], model["name"], model["config"])
+        return parsed.missing_keys == "keep" and views.state(self._handle().spark, relation).get(views.PUBLISHED) == "True"
 
     @available.parse(lambda *args, **kwargs: Publication(_message=""))
     def publish(

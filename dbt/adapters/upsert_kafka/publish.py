@@ -154,7 +154,8 @@ def _compare(
 
 
 def _expose(spark: SparkSession, layout: Records, request: Request) -> None:
-    views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout)
+    published = request.mode == "publish"
+    views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout, published)
 
 
 def _warn(model: str, warnings: list[str]) -> None:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka import java
@@ -113,6 +114,8 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
 
     java.find_java()
     export_secrets(credentials)
+    # Errors reach the user as the model's; pyspark would print them too, with Java's stack.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = _settings(credentials, pyspark.__version__)
     if settings["spark.sql.catalogImplementation"] == "hive" and not any(

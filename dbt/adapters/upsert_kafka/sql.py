@@ -6,6 +6,7 @@ what a backslash in a literal means.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -41,3 +42,15 @@ def type_text(data_type: DataType) -> str:
 def let(name: str, value: str, body: str) -> str:
     """`body` with `name` bound to `value`, which is evaluated once."""
     return f"transform(array({value}), {name} -> {body})[0]"
+
+
+# A literal with its escapes, a quoted name, a comment, or what ends a statement.
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|;""", re.DOTALL)
+
+
+def split_statements(sql: str) -> list[str]:
+    """The statements of a text, which Spark takes one by one; a semicolon inside a literal, name or comment ends none."""
+    ends = [match.start() for match in _TOKEN.finditer(sql) if match[0] == ";"]
+    parts = [sql[start:end] for start, end in zip([0, *(e + 1 for e in ends)], [*ends, len(sql)], strict=True)]
+    # A part of comments only is no statement.
+    return [part.strip() for part in parts if re.sub(r"--[^\n]*|/\*.*?\*/", "", part, flags=re.DOTALL).strip()]

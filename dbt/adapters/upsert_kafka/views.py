@@ -16,7 +16,7 @@ from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
 
-FINGERPRINT, KEY_LAYOUT = "upsert_kafka.fingerprint", "upsert_kafka.key_layout"
+FINGERPRINT, KEY_LAYOUT, PUBLISHED = "upsert_kafka.fingerprint", "upsert_kafka.key_layout", "upsert_kafka.published"
 
 # Inside a partition the offset decides which record is the last; between partitions only others' writes need deciding.
 LAST_PER_KEY = """(
@@ -36,22 +36,29 @@ def expose(
     topic: str,
     kafka: KafkaSettings,
     records: Records,
+    published: bool,
 ) -> None:
     """Create `<alias>__topic` and the view `<alias>`; what is there already and the same is left alone.
 
     Args:
         existing: what has the relation's name now; a table makes way for the view.
+        published: whether a run has published; --empty makes a view too.
     """
     table, view = _name(relation.topic_table), _name(relation)
     table_sql = _topic_table(table, topic, kafka)
     view_sql = f"CREATE OR REPLACE VIEW {view} AS {records.decode(LAST_PER_KEY.format(table=table))}"
+    before = state(spark, relation) if existing is not None and existing.is_view else {}
     fingerprint = hashlib.sha256((table_sql + view_sql).encode()).hexdigest()
-    if existing is not None and existing.is_view and state(spark, relation).get(FINGERPRINT) == fingerprint:
+    properties = {
+        FINGERPRINT: fingerprint,
+        KEY_LAYOUT: records.key_layout(),
+        PUBLISHED: str(published or before.get(PUBLISHED) == "True"),
+    }
+    if properties.items() <= before.items():
         return
     if existing is not None and not existing.is_view:
         spark.sql(f"DROP TABLE IF EXISTS {view}")
     spark.sql(f"DROP TABLE IF EXISTS {table}")
-    properties = {FINGERPRINT: fingerprint, KEY_LAYOUT: records.key_layout()}
     listed = ", ".join(f"{quote_literal(name)} = {quote_literal(value)}" for name, value in properties.items())
     spark.sql(f"{table_sql} TBLPROPERTIES ({listed})")
     spark.sql(view_sql)

@@ -7,5 +7,5 @@
     {{ return(dbt.is_incremental()) }}
   {%- endif -%}
   {%- set relation = load_cached_relation(this) -%}
-  {{ return(relation is not none and relation.type == 'view' and adapter.publishes_slices(model) and not should_full_refresh()) }}
+  {{ return(relation is not none and relation.type == 'view' and adapter.is_slice(model, relation) and not should_full_refresh()) }}
 {% endmacro %}
