@@ -70,13 +70,13 @@ def dbt(*arguments: str) -> None:
 
 def look(*arguments: str) -> str:
     """Show the topic as a reader that knows nothing of dbt or Spark sees it; returns where its records end."""
-    command = ["upsert-kafka", "topic", TOPIC, *arguments]
-    print(f"$ {' '.join(command)}", flush=True)
-    output = subprocess.run(
-        [program(command[0]), *command[1:]], cwd=PROJECT, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
-    print(indented(output), flush=True)
-    return output.split("--from ")[-1].strip()
+    arguments = ("topic", TOPIC, *arguments)
+    print(f"$ upsert-kafka {' '.join(arguments)}", flush=True)
+    done = subprocess.run([program("upsert-kafka"), *arguments], cwd=PROJECT, check=False, stdout=subprocess.PIPE, text=True)
+    print(indented(done.stdout), flush=True)
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+    return done.stdout.split("--from ")[-1].strip()
 
 
 def program(name: str) -> str:
