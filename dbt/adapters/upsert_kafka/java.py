@@ -80,23 +80,13 @@ def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path
     java = find_java()
     [ivy, *_] = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     print(f"Fetching {name} ({', '.join(coordinates)}), once …", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        module = Path(scratch) / "ivy.xml"
-        module.write_text(_module_descriptor(coordinates, exclude))
-        command = [
-            str(java),
-            "-jar",
-            str(ivy),
-            "-ivy",
-            str(module),
-            "-cache",
-            str(cache_dir() / "ivy"),
-            "-confs",
-            "default",
-            "-warn",
-        ]
-        command += ["-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as scratch:
+        (Path(scratch) / "ivy.xml").write_text(_module_descriptor(coordinates, exclude))
+        # Relative, because Ivy reads paths as patterns; a cache of its own, because Ivy's does not bear two processes at once.
+        arguments = ["-ivy", "ivy.xml", "-cache", "cache", "-confs", "default", "-warn"]
+        arguments += ["-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"]
+        command = [str(java), "-jar", str(ivy), *arguments]
+        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
         jars = Path(scratch) / "jars"
         if done.returncode != 0 or not jars.is_dir():
             lines = [
