@@ -176,7 +176,7 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
         "spark.sql.catalogImplementation": "hive",
         # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.
         "spark.sql.ansi.enabled": "true",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{log4j} -Dderby.stream.error.file=/dev/null",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
     }
 
 
