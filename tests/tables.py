@@ -31,7 +31,7 @@ class Table:
         self.spark, self.broker, self.topic, self.schema = spark, broker, topic, schema
         self.partitions = partitions
         self.options: dict[str, Any] = {"unique_key": "id"}
-        self._exists = False
+        self.published = False
         spark.sql(f"CREATE DATABASE IF NOT EXISTS `{schema}`")
 
     def publish(self, rows: Rows | DataFrame | str, columns: str | None = None, **config: Any) -> Publication:
@@ -50,11 +50,11 @@ class Table:
                 wanted=Wanted(partitions=self.partitions),
                 kafka=KafkaSettings(self.broker, parsed.properties),
                 relation=relation,
-                existing=relation if self._exists else None,
+                existing=relation if self.published else None,
                 **request,
             ),
         )
-        self._exists = self._exists or request.get("mode") != "preview"
+        self.published = self.published or request.get("mode") != "preview"
         return publication
 
     def _frame(self, rows: Rows | DataFrame | str, columns: str | None) -> DataFrame:

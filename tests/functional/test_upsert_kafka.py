@@ -164,6 +164,8 @@ select id, '{{ is_incremental() }}' as slice from range(3)
     dry = project.succeed("run", "--vars", "{upsert_kafka_dry_run: true}")
     assert dry.message("users") == "dry run, nothing published: +0 ~1 -0 =0"
     assert '{"id":0,"slice":"False"} -> {"id":0,"slice":"True"}' in dry.output
+    previewed = project.succeed("run-operation", "preview_changes", "--args", "{model: whole}")
+    assert "whole: dry run, nothing published: +0 ~0 -0 =2" in previewed.output
     before = offsets(broker, project)
     assert project.succeed("run", "--sample", "1 day").message("users") == "checked, nothing published"
     assert offsets(broker, project) == before

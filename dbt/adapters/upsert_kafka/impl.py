@@ -68,7 +68,7 @@ class UpsertKafkaAdapter(SparkAdapter):
         existing: UpsertKafkaRelation | None,
         topic: str,
         full_refresh: bool,
-        mode: publish.Mode,
+        dry_run: bool,
     ) -> Publication:
         """Make the model's topic equal to its SELECT; see `publish.publish`."""
         handle = self._handle()
@@ -83,7 +83,7 @@ class UpsertKafkaAdapter(SparkAdapter):
                 existing=existing,
                 full_refresh=full_refresh,
                 on_schema_change=model["config"].get("on_schema_change") or "ignore",
-                mode=mode,
+                mode="check" if self._is_partial else "preview" if dry_run else "publish",
             )
             return publish.publish(handle.spark, handle.spark.sql(sql), request)
 
@@ -91,6 +91,12 @@ class UpsertKafkaAdapter(SparkAdapter):
         credentials = self.config.credentials
         for line in report(self._handle().spark, credentials, KafkaSettings.of(credentials)):
             logger.info(line)
+
+    @property
+    def _is_partial(self) -> bool:
+        """Whether --empty or --sample cuts what ref() gives, so that no SELECT is what the topic should hold."""
+        arguments = getattr(self.config, "args", None)
+        return bool(getattr(arguments, "empty", False)) or getattr(arguments, "sample", None) is not None
 
     def _handle(self) -> SessionHandle:
         return self.connections.get_thread_connection().handle

@@ -10,9 +10,9 @@
     {% do run_query(config.get('sql_header')) %}
   {%- endif -%}
 
-  {%- set mode = 'check' if flags.EMPTY or flags.SAMPLE else 'preview' if var('upsert_kafka_dry_run', false) else 'publish' -%}
   {%- set publication = adapter.publish(
-      model, options, compiled_code, target_relation, existing_relation, topic, should_full_refresh(), mode) -%}
+      model, options, compiled_code, target_relation, existing_relation, topic,
+      should_full_refresh(), var('upsert_kafka_dry_run', false)) -%}
   {% do store_result('main', response=publication) %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}

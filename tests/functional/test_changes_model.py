@@ -1,0 +1,89 @@
+"""Random lives of a table: after every run an independent reader sees the expected table, and only the minimal change was sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from tests.tables import Table, json_key, json_value
+
+COLUMNS = "id int, name string, gone boolean"
+State = dict[int, str]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run: the rows of its SELECT, those that delete_when dooms, and the mode."""
+
+    rows: State
+    doomed: frozenset[int]
+    update_mode: str
+    slice: bool
+    ignore_retraction: bool
+    full_refresh: bool
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "delete_when": "gone",
+            "exclude_columns": ["gone"],
+            "allow_empty": True,
+            "update_mode": self.update_mode,
+            "missing_keys": "keep" if self.slice else "delete",
+            "sink_ignore_retraction": self.ignore_retraction,
+            "full_refresh": self.full_refresh,
+        }
+
+    def expect(self, topic: State) -> tuple[State, int]:
+        """The table after the run, and how many messages make it so."""
+        upserts = {key: name for key, name in self.rows.items() if key not in self.doomed}
+        if self.update_mode == "append" and not self.full_refresh:
+            # Rows that differ would be refused; this life has none.
+            new = {key: name for key, name in upserts.items() if key not in topic}
+            return {**new, **topic}, len(new)
+        missing = set() if self.slice and not self.full_refresh else set(topic) - set(self.rows)
+        deletes = set() if self.ignore_retraction else (missing | (self.doomed & set(self.rows))) & set(topic)
+        changed = [key for key, name in upserts.items() if key in topic and topic[key] != name]
+        same = [key for key, name in upserts.items() if topic.get(key) == name]
+        inserted = [key for key in upserts if key not in topic]
+        nulls = len(changed) if self.update_mode == "retract" and not self.ignore_retraction else 0
+        messages = len(inserted) + len(changed) + nulls + len(deletes) + (len(same) if self.full_refresh else 0)
+        return {key: name for key, name in {**topic, **upserts}.items() if key not in deletes}, messages
+
+
+STATES = st.dictionaries(st.integers(0, 7), st.sampled_from(["a", "b", "ü"]), max_size=8)
+STEPS = st.builds(
+    Step,
+    rows=STATES,
+    doomed=st.frozensets(st.integers(0, 7), max_size=2),
+    update_mode=st.sampled_from(["upsert", "upsert", "retract", "append"]),
+    slice=st.booleans(),
+    ignore_retraction=st.sampled_from([False, False, True]),
+    full_refresh=st.sampled_from([False, False, True]),
+)
+
+
+@pytest.fixture
+def lives(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Any:
+    number = iter(range(1000))
+    return lambda: Table(spark, broker, f"{topic_name}-{next(number)}", schema_name)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(STEPS, min_size=2, max_size=5))
+def test_every_run_makes_the_topic_the_table_with_the_fewest_messages(lives: Any, steps: list[Step]) -> None:
+    table, expected = lives(), {}
+    for step in steps:
+        rows = dict(step.rows)
+        if step.update_mode == "append" and not step.full_refresh:
+            rows = {key: expected.get(key, name) for key, name in rows.items()}
+            step = Step(rows, step.doomed, step.update_mode, step.slice, step.ignore_retraction, step.full_refresh)
+        before = table.end() if expected or table.published else {}
+        table.publish([(key, name, key in step.doomed) for key, name in rows.items()], COLUMNS, **step.options())
+        expected, messages = step.expect(expected)
+        assert table.latest() == {json_key(key): json_value((key, name)) for key, name in expected.items()}
+        assert sum(table.end().values()) - sum(before.values()) == messages
