@@ -179,13 +179,12 @@ def test_a_large_topic_is_read_once_and_never_collected(dbt_project: MakeProject
     keys = 200_000
     log = tmp_path / "events"
     log.mkdir()
-    settings = {"spark.sql.shuffle.partitions": 2, "spark.driver.memory": "1g"}
     events = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file:{log}", "spark.eventLog.rolling.enabled": "false"}
     events["spark.eventLog.compress"] = "false"
     model = (
         f"{{{{ config(materialized='upsert_kafka', unique_key='id', partitions=4) }}}} select id, uuid() as v from range({keys})"
     )
-    project = dbt_project({"models/users.sql": model}, spark={**settings, **events})
+    project = dbt_project({"models/users.sql": model}, spark=events)
     assert counts(project.succeed("run")) == (keys, 0, 0, 0)
     for file in log.iterdir():
         file.unlink()

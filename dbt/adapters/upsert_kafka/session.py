@@ -44,6 +44,7 @@ METASTORE_SETTINGS = (
     "spark.hadoop.javax.jdo.option.ConnectionURL",
     "spark.sql.catalogImplementation",
 )
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
 LAUNCH_NOISE = b"WARNING: Using incubator modules"
 LOG4J = """\
 rootLogger.level = error
@@ -125,6 +126,9 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     builder = SparkSession.builder
     for name, value in {**settings, **credentials.spark}.items():
         builder = builder.config(name, value)
+    # JVM options of the profile come on top of those that keep the JVM quiet, not in their place.
+    options = [settings[JVM_OPTIONS], credentials.spark.get(JVM_OPTIONS, "")]
+    builder = builder.config(JVM_OPTIONS, " ".join(options).strip())
     try:
         with _without_launch_noise():
             session = builder.getOrCreate()
@@ -176,7 +180,7 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
         "spark.sql.catalogImplementation": "hive",
         # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.
         "spark.sql.ansi.enabled": "true",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
+        JVM_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
     }
 
 
