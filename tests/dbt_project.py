@@ -52,8 +52,8 @@ class Project:
         folder: Path,
         bootstrap_servers: str,
         schema: str = "analytics",
-        spark: Mapping[str, Any] = {},
-        **profile: Any,  # noqa: B006
+        spark: Mapping[str, Any] | None = None,
+        **profile: Any,
     ) -> None:
         self.folder = folder
         self.profile: dict[str, Any] = {
@@ -62,7 +62,7 @@ class Project:
             "bootstrap_servers": bootstrap_servers,
             "threads": 4,
             "master": "local[2]",
-            "spark": {**QUICK_SPARK, **spark},
+            "spark": {**QUICK_SPARK, **(spark or {})},
             **profile,
         }
         self.write({"dbt_project.yml": "name: shop\nversion: '1.0'\nprofile: shop\nflags: {send_anonymous_usage_stats: false}\n"})
