@@ -24,8 +24,8 @@ EVERY_VALUE = ("*",)
 
 NOT_AVAILABLE_YET: dict[str, tuple[Any, ...]] = {
     # option: the values that another issue still builds. Delete the line (or the value) when its behaviour has landed.
-    "key_format": ("csv", "avro", "avro-confluent"),
-    "value_format": ("csv", "avro", "avro-confluent", "debezium-json", "canal-json"),
+    "key_format": ("avro-confluent",),
+    "value_format": ("avro-confluent", "debezium-json", "canal-json"),
     "sink_partitioner": ("fixed", "round-robin", "custom"),
     "sink_partitioner_class": EVERY_VALUE,
     "sink_delivery_guarantee": ("none", "exactly-once"),

@@ -1,0 +1,26 @@
+"""examples/with_clauses does what the documents that its WITH clauses come from promise."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+from tests.dbt_project import PACKAGE_ROOT, Project
+from tests.services import read_topic
+
+EXAMPLE = PACKAGE_ROOT / "examples" / "with_clauses"
+
+
+def test_pasted_with_clauses_publish_what_their_documents_say(dbt_project: Callable[..., Project], broker: str) -> None:
+    project = dbt_project({})
+    shutil.copytree(EXAMPLE, project.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("profiles.yml", ".upsert_kafka"))
+    definition = (project.folder / "dbt_project.yml").read_text()
+    project.write({"dbt_project.yml": definition.replace("profile: with_clauses", "profile: shop")})
+
+    project.succeed("build")
+
+    cars = {r.key: r.value for r in read_topic(broker, "cars")}
+    assert cars == {b"c1": b'c1,Ann,"Rolls, Royce",80', b"c2": b"c2,Bob,Volvo,55", b"c3": b"c3,,Fiat,90"}
+    # Avro: a text is its length and its bytes, a number is zigzag; no column can be null.
+    regions = {r.key: r.value for r in read_topic(broker, "pageviews_per_region")}
+    assert regions == {b"\nnorth": b"\nnorth\x06\x04", b"\nsouth": b"\nsouth\x04\x04"}
