@@ -155,7 +155,7 @@ def test_same_model_in_every_dialect_publishes_the_same_bytes(dbt_project: Calla
     }
 
     assert len(published["cars_config"]) == 50
-    assert b"7|owner 7|brand|70" in {value for _, _, value in published["cars_config"]}
+    assert b'7|"owner 7"|"brand"|70' in {value for _, _, value in published["cars_config"]}
     assert {name for name, records in published.items() if records != published["cars_config"]} == set()
 
 

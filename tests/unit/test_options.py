@@ -380,7 +380,12 @@ def test_secret_is_never_in_a_message(config: dict[str, Any]) -> None:
 
 
 def test_secret_is_not_in_the_options_text() -> None:
-    assert SECRET not in repr(upsert(properties={"sasl.jaas.config": SECRET}))
+    assert SECRET not in repr(upsert(properties={"client.id": SECRET}))
+
+
+def test_secret_that_a_config_provider_holds_may_be_referred_to() -> None:
+    reference = "${vault:kafka:jaas}"
+    assert upsert(properties={"sasl.jaas.config": reference}).properties == {"sasl.jaas.config": reference}
 
 
 def test_long_value_is_cut() -> None:

@@ -235,8 +235,13 @@ def from_underscores(name: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the property's value must never be shown."""
-    return (name in PROPERTIES and PROPERTIES[name].kind == "secret") or bool(_SECRET.search(name))
+    """Whether the property's value must never be shown; better one too many than one too few."""
+    return holds_secret(name) or bool(_SECRET.search(name))
+
+
+def holds_secret(name: str) -> bool:
+    """Whether the property's value is a secret: Kafka says so, or does not know the property and its name does."""
+    return PROPERTIES[name].kind == "secret" if name in PROPERTIES else bool(_SECRET.search(name))
 
 
 def problem(name: str, value: str) -> str | None:

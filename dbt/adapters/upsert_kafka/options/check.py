@@ -162,6 +162,8 @@ class _Check:
             place, what = self.places[ClientProperty(name).name], self.whats[ClientProperty(name).name]
             if reason := kafka_properties.REFUSED.get(name) or owned.get(name):
                 self._wrong(what, f"can't be set: {reason}")
+            elif kafka_properties.holds_secret(name) and "${" not in value:
+                self._wrong(what, f"{table.NO_SECRET} `kafka` of the profile, or refer to it by a config provider")
             elif wrong := kafka_properties.problem(name, value):
                 self._wrong(what, wrong)
             elif not kafka_properties.is_known(name):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbt.adapters.upsert_kafka.options import values as t
-from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, MATERIALIZATIONS, underscored
+from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, MATERIALIZATIONS, NO_SECRET, underscored
 from dbt.adapters.upsert_kafka.options.values import ValueType
 
 
@@ -38,6 +38,7 @@ _SOURCE = (KAFKA_SOURCE,)
 _NO_PASSWORD = t.refused(
     "can't be set: the registry's client takes PEM files, which have no password; convert the store and name its file"
 )
+_SECRET = t.refused(f"{NO_SECRET} `schema_registry` of the profile")
 _NO_NULL_KEYS = "maps in Spark have no null keys"
 _JSON_LIKE = ("json", "debezium-json", "canal-json")
 
@@ -109,10 +110,10 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
         "the profile's",
     ),
     FormatOption(
-        ("avro-confluent",), "basic-auth.user-info", t.TEXT, "user:password for the registry.", "the profile's", secret=True
+        ("avro-confluent",), "basic-auth.user-info", _SECRET, "user:password for the registry.", "the profile's", secret=True
     ),
     FormatOption(("avro-confluent",), "bearer-auth.credentials-source", t.TEXT, "Where the token is.", "the profile's"),
-    FormatOption(("avro-confluent",), "bearer-auth.token", t.TEXT, "Token for the registry.", "the profile's", secret=True),
+    FormatOption(("avro-confluent",), "bearer-auth.token", _SECRET, "Token for the registry.", "the profile's", secret=True),
     FormatOption(
         ("avro-confluent",), "ssl.keystore.location", t.TEXT, "Certificate and key for the registry, a PEM file.", "the profile's"
     ),

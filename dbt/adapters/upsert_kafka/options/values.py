@@ -264,8 +264,8 @@ def _name(value: Any) -> str:
 
 
 def _url(value: Any) -> str:
-    if not isinstance(value, str) or not all(re.fullmatch(r"https?://[^\s/,]+\S*", u.strip()) for u in value.split(",")):
-        raise ValueError("must be an address that starts with http:// or https://")
+    if not isinstance(value, str) or not all(re.fullmatch(r"https?://[^\s/,@]+(/\S*)?", u.strip()) for u in value.split(",")):
+        raise ValueError("must be an address that starts with http:// or https://, without user and password")
     return value
 
 
