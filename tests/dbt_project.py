@@ -85,7 +85,9 @@ class Project:
 
     def environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
-        return {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1", "DBT_USE_COLORS": "false"}
+        # A JVM that lives for one command saves a third of its time without its best compiler.
+        jvm = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+        return {**jvm, **os.environ, "PYTHONPATH": path, "NO_COLOR": "1", "DBT_USE_COLORS": "false"}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a dbt command and return at once."""

@@ -6,7 +6,9 @@ Works on a copy in .demo, so that the example stays as it is and the demo can be
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +43,7 @@ def main() -> None:
             say("4. Only the difference was written", "One changed row, one new row, and a tombstone for the row that vanished.")
             look("--from", seen)
         finally:
-            broker.terminate()
+            broker.send_signal(signal.SIGINT)
     farewell(address)
 
 
@@ -62,7 +64,14 @@ def changed(seed: str) -> str:
 def dbt(*arguments: str) -> None:
     """Run dbt as a user would, in the project's folder."""
     print(f"$ dbt {' '.join(arguments)}", flush=True)
-    code = subprocess.run([program("dbt"), *arguments, "--profiles-dir", "."], cwd=PROJECT, check=False).returncode
+    environment = {
+        "DBT_USE_COLORS": str(sys.stdout.isatty()),
+        # For a few rows the JVM's best compiler costs more than it gives.
+        "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **os.environ,
+    }
+    command = [program("dbt"), *arguments, "--profiles-dir", "."]
+    code = subprocess.run(command, cwd=PROJECT, env=environment, check=False).returncode
     print(flush=True)
     if code != 0:
         sys.exit(f"dbt {arguments[0]} failed; its log: {PROJECT / 'logs' / 'dbt.log'}")
@@ -94,15 +103,15 @@ def indented(text: str) -> str:
 
 
 def farewell(address: str) -> None:
-    folder = os.path.relpath(PROJECT)
+    dbt_command, own_command = (shlex.quote(os.path.relpath(program(name), PROJECT)) for name in ("dbt", "upsert-kafka"))
     say("What to try next")
     print(f"""\
-  cd {folder}
+  cd {shlex.quote(os.path.relpath(PROJECT))}
   Run it again as it is: nothing is written. Change seeds/raw_pageviews.csv or the model, and see what is:
-    {program("dbt")} build --profiles-dir .
-    {program("upsert-kafka")} topic {TOPIC}
+    {dbt_command} build --profiles-dir .
+    {own_command} topic {TOPIC}
   Keep the broker up in another terminal (it was at {address}) and read along with kcat or your application:
-    {program("upsert-kafka")} broker
+    {own_command} broker
   Your own cluster: put host:port,host:port into profiles.yml as bootstrap_servers.
   All options of a model: docs/options.md
 """)
