@@ -52,4 +52,5 @@ $(READY): pyproject.toml constraints.txt | java
 	echo "Building $(VENV) with $$python (a few minutes, once)"; \
 	"$$python" -m venv --clear $(VENV)
 	$(PY) -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(VENV)/bin/upsert-kafka warm-up
 	@touch $(READY)

@@ -1,4 +1,4 @@
-"""A model's table and its topic, driven without dbt: rows in, `publish` as dbt would call it, records out by an independent reader.
+"""A model's table and its topic without dbt: rows in, `publish` as dbt calls it, records out by an independent reader.
 
 What needs a process of its own (catalog, sessions, exit codes) is tested through dbt instead.
 """

@@ -1,5 +1,6 @@
 """What a run refuses: every refusal says how many, shows some, names the option, and leaves the topic untouched."""
 
+# ruff: noqa: E501 (a table of cases reads best a line each)
 from __future__ import annotations
 
 from typing import Any

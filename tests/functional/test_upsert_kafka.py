@@ -23,7 +23,11 @@ select id, name, cast(score as decimal(10, 2)) as score, since from {{ ref('acti
 """
 
 SHOP = {
-    "seeds/people.csv": "id,name,score,since,active\n1,ann,1.50,2024-02-29,true\n2,bob,2.25,2024-03-01,true\n3,cem,3,2024-03-02,true\n",
+    "seeds/people.csv": """id,name,score,since,active
+1,ann,1.50,2024-02-29,true
+2,bob,2.25,2024-03-01,true
+3,cem,3,2024-03-02,true
+""",
     "models/active.sql": "{{ config(materialized='ephemeral') }} select * from {{ ref('people') }} where active",
     "models/users.sql": USERS,
     "models/names.sql": "{{ config(materialized='view') }} select name from {{ ref('users') }} where score > 2",
@@ -152,7 +156,9 @@ def test_slices_empty_sample_and_dry_run(dbt_project: MakeProject, broker: str) 
 select id, '{{ is_incremental() }}' as slice from range(3)
 {% if is_incremental() %} where id = 0 {% endif %}
 """,
-            "models/whole.sql": "{{ config(materialized='upsert_kafka', unique_key='id', full_refresh=false) }} select id from range(2)",
+            "models/whole.sql": """
+{{ config(materialized='upsert_kafka', unique_key='id', full_refresh=false) }} select id from range(2)
+""",
         }
     )
     empty = project.succeed("run", "--empty")

@@ -40,14 +40,23 @@ def find_java() -> Path:
         raise UpsertKafkaError(
             f"Java {OLDEST_JAVA} or newer is needed and {where}: install it (for example openjdk-17-jre-headless)"
         )
-    version = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    match = re.search(r'version "(\d+)', version)
+    match = re.search(r'version "(\d+)', _version(java))
     if match is None or int(match[1]) < OLDEST_JAVA:
         found = f"version {match[1]}" if match else "an unknown version"
         raise UpsertKafkaError(
             f"Java {OLDEST_JAVA} or newer is needed and '{java}' is {found}: install a newer one or set JAVA_HOME"
         )
     return Path(java)
+
+
+def java_version() -> str:
+    """What the java to run says of itself."""
+    return _version(str(find_java()))
+
+
+@cache
+def _version(java: str) -> str:
+    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
 
 
 def fetch_jars(name: str, coordinates: Iterable[str], exclude: Iterable[str] = ()) -> list[Path]:

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import java
+from dbt.adapters.upsert_kafka import class_archive, java
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings, export_secrets
@@ -91,7 +91,7 @@ def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
                 broker = background.submit(KafkaSettings.of, credentials)
                 _session = _connect(credentials.remote) if credentials.remote is not None else _start(credentials)
                 broker.result()
-            atexit.register(_stop)
+            atexit.register(stop)
         return _session
 
 
@@ -126,8 +126,8 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     builder = SparkSession.builder
     for name, value in {**settings, **credentials.spark}.items():
         builder = builder.config(name, value)
-    # JVM options of the profile come on top of those that keep the JVM quiet, not in their place.
-    options = [settings[JVM_OPTIONS], credentials.spark.get(JVM_OPTIONS, "")]
+    # JVM options of the profile come on top of ours, not in their place.
+    options = [settings[JVM_OPTIONS], class_archive.options(), credentials.spark.get(JVM_OPTIONS, "")]
     builder = builder.config(JVM_OPTIONS, " ".join(options).strip())
     try:
         with _without_launch_noise():
@@ -211,7 +211,8 @@ def _why_not_started(error: Exception, credentials: UpsertKafkaCredentials) -> s
     return f"Spark did not start with master '{master}': {first[:300]}; check master and spark in your profile"
 
 
-def _stop() -> None:
+def stop() -> None:
+    """End the process's Spark, if there is one."""
     global _session
     if _session is not None:
         try:
