@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import publish
+from dbt.adapters.upsert_kafka import guards, publish
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
 from tests.tables import Table, json_key, json_value
 
@@ -188,6 +190,24 @@ def test_a_key_in_two_partitions_counts_with_its_latest_record(table: Table) -> 
     before = table.end()
     assert str(table.publish([(1, "again"), BOB])) == "+0 ~1 -0 =1"
     assert [r.partition for r in table.new_records(before)] == [elsewhere], "the key stays where its latest record is"
+
+
+def test_a_topic_that_moves_during_the_run_is_said(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
+    table.publish([ANN])
+    check = guards.check
+
+    def another_writer(*arguments: Any) -> list[str]:
+        table.write_by_hand((json_key(7), b"{}", 1))
+        return check(*arguments)
+
+    monkeypatch.setattr(guards, "check", another_writer)
+    monkeypatch.setattr(publish.logger, "warning", warnings.append)
+    assert table.publish([(1, "an")]).updated == 1
+    [warning] = warnings
+    assert "moved while this run compared with it (partitions 1)" in warning
+    monkeypatch.undo()
+    assert table.publish([(1, "an")]).deleted == 1, "the next run repairs"
 
 
 def test_a_million_keys_with_one_percent_changed_publishes_exactly_those(table: Table, spark: SparkSession) -> None:
