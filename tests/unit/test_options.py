@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.options import Limit, ModelOptions, check_columns, dialects, parse, table, values
@@ -352,6 +354,32 @@ def test_option_without_effect_is_checked_and_told() -> None:
 @pytest.mark.parametrize("version", ["0.10", "0.11"])
 def test_connector_version_is_accepted_in_silence(version: str) -> None:
     assert upsert(with_options={"connector.type": "upsert-kafka", "connector.version": version}) == upsert()
+
+
+_WILD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
+    | st.sampled_from(["json", "csv", "5 min", "a;b", "1%"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@given(
+    st.sampled_from(table.MATERIALIZATIONS),
+    st.dictionaries(st.sampled_from([*dialects.CONFIG, *dialects.FLINK, "properties", "with_options"]), _WILD, max_size=6),
+    st.none()
+    | st.dictionaries(st.sampled_from([*dialects.FLINK, *dialects.HUAWEI, "connector", "connector.type"]), _WILD, max_size=6),
+)
+def test_whatever_is_configured_is_read_or_refused_with_options_named(materialized: str, config: Any, clause: Any) -> None:
+    try:
+        parse(materialized, "users", config | ({} if clause is None else {"with_options": clause}))
+    except OptionsError as error:
+        assert error.msg.startswith("users: ") and "\n  - " in error.msg
 
 
 # Secrets, echoes, availability

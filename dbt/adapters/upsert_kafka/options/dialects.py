@@ -32,6 +32,10 @@ target_schema tblproperties transient unlogged version with_options
 DBT_CONFIGS = frozenset(_DBT_CONFIGS.split())
 
 
+# What a login looks like inside a longer text.
+_SECRET_TEXT = re.compile(r"(password|secret|token)\S*\s*[=:]", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class SideOption:
     """A format option of the key, of the value, or (side '') of both."""
@@ -121,7 +125,7 @@ def collect(materialization: str, config: Mapping[str, Any]) -> Collected:
 def shown(value: Any, secret: bool) -> str:
     """A value as messages show it: short, and never one that may be a secret."""
     text = repr(value)
-    if secret or kafka_properties.is_secret(text):
+    if secret or _SECRET_TEXT.search(text):
         return "***"
     if isinstance(value, bool):
         return str(value).lower()
@@ -180,12 +184,15 @@ def _key_fields(materialization: str, name: str, place: str, raw: Any, found: Co
 
 
 def _with_clause(materialization: str, clause: Any, found: Collected) -> None:
-    options = _clause_text(clause) if isinstance(clause, str) else clause
-    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+    pairs = _clause_text(clause) if isinstance(clause, str) else list(clause.items()) if isinstance(clause, Mapping) else None
+    if pairs is None or not all(isinstance(name, str) for name, _ in pairs):
         found.problems.append(
             "with_options: must be a map such as {'connector': 'upsert-kafka', 'topic': 'users'}, or a WITH clause's text"
         )
         return
+    options = dict(pairs)
+    twice = sorted({name for name, _ in pairs if [n for n, _ in pairs].count(name) > 1})
+    found.problems += [f"with_options '{name}': is there twice; keep one of them" for name in twice]
     families = {name: _family(name) for name in options}
     examples = {family: name for name, family in reversed(families.items()) if family}
     if len(examples) > 1:
@@ -229,7 +236,7 @@ def _with_option(materialization: str, family: str, name: str, raw: Any, found: 
 
 
 def _connector(materialization: str, place: str, raw: Any, found: Collected) -> None:
-    if raw not in CONNECTORS:
+    if not isinstance(raw, str) or raw not in CONNECTORS:
         found.problems.append(
             f"{place}={shown(raw, False)}: must be one of {', '.join(CONNECTORS)}; this adapter has no other connector"
         )
@@ -240,7 +247,7 @@ def _connector(materialization: str, place: str, raw: Any, found: Collected) -> 
         )
 
 
-def _clause_text(text: str) -> dict[str, str] | None:
+def _clause_text(text: str) -> list[tuple[str, str]] | None:
     """The options of a WITH clause that was pasted as text, `'topic' = 'users', …`; None when it can't be read."""
     text = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE).strip().rstrip(";").strip()
     if wrapped := re.fullmatch(r"(?:WITH\s*)?\((.*)\)", text, flags=re.IGNORECASE | re.DOTALL):
@@ -248,4 +255,4 @@ def _clause_text(text: str) -> dict[str, str] | None:
     pair = r"'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'"
     if not re.fullmatch(rf"{pair}(?:\s*,\s*{pair})*\s*,?", text):
         return None
-    return {name.replace("''", "'"): value.replace("''", "'") for name, value in re.findall(pair, text)}
+    return [(name.replace("''", "'"), value.replace("''", "'")) for name, value in re.findall(pair, text)]
