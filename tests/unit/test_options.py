@@ -178,6 +178,35 @@ def test_same_model_in_another_dialect_has_equal_options(dialect: str) -> None:
     assert upsert(**DIALECTS[dialect]).value_format_options == {"field_delimiter": "|"}
 
 
+def test_huawei_append_sink_of_cars_is_read() -> None:
+    clause = {
+        "connector.type": "kafka",
+        "connector.version": "0.10",
+        "connector.topic": "cars",
+        "connector.properties.bootstrap.servers": "kafka:9092",
+        "connector.sink-partitioner": "round-robin",
+        "format.type": "csv",
+        "update-mode": "append",
+    }
+    parsed = parse("kafka", "cars", {"with_options": clause})
+    assert (parsed.topic, parsed.unique_key, parsed.value_format) == ("cars", (), "csv")
+    assert (parsed.sink_partitioner, parsed.update_mode, parsed.warnings) == ("round-robin", "append", ())
+
+
+def test_flink_source_of_user_behavior_is_read() -> None:
+    clause = {
+        "connector": "kafka",
+        "topic": "user_behavior",
+        "properties.bootstrap.servers": "localhost:9092",
+        "properties.group.id": "testGroup",
+        "scan.startup.mode": "earliest-offset",
+        "format": "csv",
+    }
+    parsed = parse("kafka_source", "user_behavior", {"with_options": clause})
+    assert (parsed.topics, parsed.value_format, parsed.scan_startup_mode) == (("user_behavior",), "csv", "earliest-offset")
+    assert parsed.properties == {"group.id": "testGroup"}
+
+
 def test_old_and_new_name_of_the_delivery_guarantee_are_one_option() -> None:
     old, new = ({"with_options": {name: "exactly-once"}} for name in ("sink.semantic", "sink.delivery-guarantee"))
     assert upsert(**old) == upsert(**new)
