@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from tests.dbt_project import Outcome, Project
 from tests.services import Record, end_offsets, read_topic
@@ -107,8 +111,17 @@ def test_a_model_lives_through_runs_and_tests_of_separate_processes(dbt_project:
 def test_models_at_once_and_a_project_beside(dbt_project: MakeProject, broker: str, schema_name: str) -> None:
     model = "{{{{ config(materialized='upsert_kafka', unique_key='id') }}}} select id, {} as n from range(50)"
     files = {f"models/m{n}.sql": model.format(n) for n in range(4)}
-    project = dbt_project(files)
+    files["models/schema.yml"] = "models: [{name: m3, config: {partitions: 1, topic_config: {min.compaction.lag.ms: 7}}}]"
+    defaults = {"partitions": 3, "config": {"min.compaction.lag.ms": 5, "segment.ms": 600000}}
+    project = dbt_project(files, topic_defaults=defaults)
     outcome = project.succeed("run")
+    assert [len(end_offsets(broker, f"{schema_name}.m{n}")) for n in range(4)] == [3, 3, 3, 1]
+    assert topic_config(broker, f"{schema_name}.m0") == {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": "5",
+        "segment.ms": "600000",
+    }
+    assert topic_config(broker, f"{schema_name}.m3")["min.compaction.lag.ms"] == "7"
     assert [outcome.response(f"m{n}")["inserted"] for n in range(4)] == [50] * 4
     for n in range(4):
         assert {json.loads(r.value or b"")["n"] for r in records(broker, project, f"m{n}")} == {n}
@@ -122,6 +135,10 @@ def test_a_broker_that_is_down_is_one_line_and_nothing_half_made(dbt_project: Ma
         {"models/users.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select 1 as id"},
         bootstrap_servers="127.0.0.1:9",
     )
+    debug = project.run("debug", timeout=120)
+    assert debug.exit_code == 1
+    assert "Spark 4." in debug.output and "Kafka and Avro jars: found" in debug.output
+    assert "No Kafka broker answered at '127.0.0.1:9'" in debug.output
     outcome = project.run("run", timeout=120)
     assert outcome.exit_code == 1
     assert "No Kafka broker answered at '127.0.0.1:9'" in outcome.output
@@ -146,6 +163,19 @@ def test_mistakes_name_what_exists_and_create_nothing(dbt_project: MakeProject, 
     for model in ("wrong_column", "no_key", "bad_sql"):
         with pytest.raises(AssertionError, match="does not exist"):
             records(broker, project, model)
+
+
+def test_a_second_process_on_the_catalog_is_told_so(dbt_project: MakeProject, broker: str) -> None:
+    project = dbt_project({"models/users.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select 1 as id"})
+    debug = project.succeed("debug")
+    assert re.search(r"Kafka \d+\.\d+ or newer at \S+, cluster \S+, 1 broker\(s\)", debug.output)
+    with open(project.folder / ".upsert_kafka" / "catalog.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        outcome = project.run("run")
+    assert outcome.exit_code != 0
+    assert "Another dbt process uses this project's Spark catalog" in outcome.output
+    with pytest.raises(AssertionError, match="does not exist"):
+        records(broker, project)
 
 
 def test_slices_empty_sample_and_dry_run(dbt_project: MakeProject, broker: str) -> None:
@@ -210,6 +240,16 @@ def test_a_large_topic_is_read_once_and_never_collected(dbt_project: MakeProject
     }
     read = sum(int(a["Update"]) for task in tasks for a in task["Task Info"]["Accumulables"] if a["ID"] in scans)
     assert read == keys
+
+
+def topic_config(broker: str, topic: str) -> dict[str, str]:
+    """What was set on the topic itself."""
+    admin = KafkaAdminClient(bootstrap_servers=broker)
+    try:
+        found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])
+        return {name: config["value"] for name, config in found["topic"][topic].items()}
+    finally:
+        admin.close()
 
 
 def plan_nodes(plan: dict) -> list[dict]:  # type: ignore[type-arg]

@@ -11,6 +11,7 @@ from dbt.adapters.base.impl import AdapterTrackingRelationInfo
 from dbt.adapters.base.meta import available
 from dbt.adapters.contracts.relation import RelationConfig
 from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.spark.column import SparkColumn
 from dbt.adapters.spark.impl import SparkAdapter
 
 from dbt.adapters.upsert_kafka import options, publish, views
@@ -86,6 +87,10 @@ class UpsertKafkaAdapter(SparkAdapter):
                 mode="check" if self._is_partial else "preview" if dry_run else "publish",
             )
             return publish.publish(handle.spark, handle.spark.sql(sql), request)
+
+    def parse_columns_from_information(self, relation: Any) -> list[SparkColumn]:
+        # SHOW TABLE EXTENDED tells types as Spark's internals call them, and no nested ones; without it dbt-spark asks DESCRIBE.
+        return []
 
     def debug_query(self) -> None:
         credentials = self.config.credentials

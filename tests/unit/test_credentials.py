@@ -1,0 +1,61 @@
+"""The profile: every mistake named at once, before anything starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from dbt_common.exceptions import DbtRuntimeError
+
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.include import upsert_kafka
+
+GOOD: dict[str, Any] = {
+    "schema": "analytics",
+    "bootstrap_servers": "a:9092,b-1.example:9093",
+    "threads": 4,
+    "type": "upsert_kafka",
+}
+
+BAD = {
+    "unknown field 'bootstrap_server', did you mean 'bootstrap_servers'?": {"bootstrap_server": "x:1"},
+    "'schema' is missing": {"schema": None},
+    "'bootstrap_servers' is missing": {"bootstrap_servers": ""},
+    "'bootstrap_servers' is 'broker': must be 'embedded' or a list host:port,host:port": {"bootstrap_servers": "broker"},
+    "'bootstrap_servers' is 'a:99999'": {"bootstrap_servers": "a:99999"},
+    "'master' and 'remote' exclude each other": {"master": "local[2]", "remote": "sc://a:15002"},
+    "'remote' is 'a:15002': must begin with sc://": {"remote": "a:15002"},
+    "'kafka' must be a mapping": {"kafka": ["a"]},
+    "'database' is 'other': leave it out": {"database": "other"},
+    "unknown field 'topic_defaults.partition'": {"topic_defaults": {"partition": 3}},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_a_mistake_is_named(message: str) -> None:
+    with pytest.raises(DbtRuntimeError) as error:
+        UpsertKafkaCredentials.validate({**GOOD, **BAD[message]})
+    assert message in str(error.value)
+
+
+def test_all_mistakes_come_at_once() -> None:
+    with pytest.raises(DbtRuntimeError) as error:
+        UpsertKafkaCredentials.validate({"bootstrap_servers": "broker", "mastr": "local"})
+    assert all(part in str(error.value) for part in ("'mastr'", "'schema' is missing", "'broker'"))
+
+
+def test_a_good_profile_passes_and_values_become_text() -> None:
+    UpsertKafkaCredentials.validate(GOOD)
+    profile = {**GOOD, "kafka": {"enable.idempotence": True, "linger.ms": 5}}
+    profile.pop("threads")
+    profile.pop("type")
+    credentials = UpsertKafkaCredentials.from_dict(profile)
+    assert credentials.kafka == {"enable.idempotence": "true", "linger.ms": "5"}
+
+
+def test_dbt_init_asks_for_fields_that_exist() -> None:
+    with open(f"{upsert_kafka.PACKAGE_PATH}/profile_template.yml") as file:
+        template = yaml.safe_load(file)
+    answers = {name: prompt.get("default") for name, prompt in template["prompts"].items()}
+    UpsertKafkaCredentials.validate({**template["fixed"], **answers})

@@ -1,0 +1,47 @@
+"""Kafka properties for each client, and no secret where others can read it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings, export_secrets
+
+JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="dbt" password="s3cret";'
+SECURED = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.jaas.config": JAAS,
+    "ssl.truststore.password": "tr0st",
+}
+
+
+def test_no_secret_is_in_what_spark_and_the_catalog_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    settings = KafkaSettings("a:1", SECURED)
+    for options in (settings.spark_source(), settings.spark_sink(), settings.catalog()):
+        assert not any(secret in str(options) for secret in ("s3cret", "tr0st"))
+        assert options["kafka.sasl.jaas.config"] == "${dbtenv:DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG}"
+        assert options["kafka.security.protocol"] == "SASL_SSL"
+    assert "s3cret" not in repr(settings)
+    export_secrets(UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", kafka=SECURED))
+    assert os.environ["DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG"] == JAAS
+    assert os.environ["DBT_UPSERT_KAFKA_SECRET_SSL_TRUSTSTORE_PASSWORD"] == "tr0st"
+
+
+def test_the_python_client_gets_its_own_names() -> None:
+    arguments = KafkaSettings("a:1,b:2", SECURED).python_client()
+    assert arguments["bootstrap_servers"] == ["a:1", "b:2"]
+    assert (arguments["sasl_plain_username"], arguments["sasl_plain_password"]) == ("dbt", "s3cret")
+    assert (arguments["security_protocol"], arguments["sasl_mechanism"]) == ("SASL_SSL", "SCRAM-SHA-512")
+
+
+def test_the_embedded_brokers_address_is_looked_up_when_the_view_is_read() -> None:
+    settings = KafkaSettings("127.0.0.1:4711", {}, Path("/p/.upsert_kafka/address.properties"))
+    options = settings.catalog()
+    assert options["kafka.bootstrap.servers"] == "${dbtfile:/p/.upsert_kafka/address.properties:bootstrap.servers}"
+    assert "4711" not in str(options)
+    assert settings.spark_source()["kafka.bootstrap.servers"] == "127.0.0.1:4711"
