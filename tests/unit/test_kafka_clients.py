@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings, export_secrets
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="dbt" password="s3cret";'
@@ -37,6 +38,13 @@ def test_the_python_client_gets_its_own_names() -> None:
     assert arguments["bootstrap_servers"] == ["a:1", "b:2"]
     assert (arguments["sasl_plain_username"], arguments["sasl_plain_password"]) == ("dbt", "s3cret")
     assert (arguments["security_protocol"], arguments["sasl_mechanism"]) == ("SASL_SSL", "SCRAM-SHA-512")
+    only_admin = KafkaSettings("a:1", {"request.timeout.ms": "5000", "max.poll.records": "7", "linger.ms": "3"}).python_client()
+    assert only_admin == {"bootstrap_servers": ["a:1"], "request_timeout_ms": 5000}
+
+
+def test_a_reference_that_only_java_can_resolve_is_refused() -> None:
+    with pytest.raises(OptionsError, match="properties: sasl.jaas.config refers to a config provider"):
+        KafkaSettings("a:1", {"sasl.jaas.config": "${vault:kafka:jaas}"}).python_client()
 
 
 def test_the_embedded_brokers_address_is_looked_up_when_the_view_is_read() -> None:

@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka import embedded, kafka_properties
 from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
-from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError
+from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, OptionsError
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -30,19 +30,14 @@ READER_DEFAULTS = {
     "fetch.max.bytes": str(64 * 1024 * 1024),
     "isolation.level": "read_committed",
 }
-# Java's name -> kafka-python's argument, where dots to underscores is not the whole translation.
+# Java's name -> kafka-python's argument, where it is not the same with underscores.
 PYTHON_NAMES = {
-    "sasl.mechanism": "sasl_mechanism",
-    "security.protocol": "security_protocol",
-    "client.id": "client_id",
-    "request.timeout.ms": "request_timeout_ms",
     "ssl.truststore.location": "ssl_cafile",
     "ssl.keystore.location": "ssl_certfile",
     "ssl.key.password": "ssl_password",
 }
 JAAS_ENTRY = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
 BOOTSTRAP_TIMEOUT_MS = 20_000
-SECRET = re.compile(r"(^|\.)(sasl\.jaas\.config|.*password|.*\.key|.*token|.*secret)$")
 # Kafka's own config providers. Their aliases are none of those that Spark SQL would resolve itself (env, system, …).
 FROM_ENVIRONMENT, FROM_FILE = "dbtenv", "dbtfile"
 PROVIDERS = {
@@ -55,7 +50,7 @@ PROVIDERS = {
 def export_secrets(credentials: UpsertKafkaCredentials) -> None:
     """Hand the profile's secrets to the JVM that will be started, through its environment and nowhere else."""
     for name, value in credentials.kafka.items():
-        if SECRET.search(name):
+        if kafka_properties.holds_secret(name):
             os.environ[_variable(name)] = value
 
 
@@ -113,13 +108,19 @@ class KafkaSettings:
     def python_client(self) -> dict[str, Any]:
         """Arguments for kafka-python's clients."""
         arguments: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers.split(",")}
-        for name, value in self.properties.items():
+        for name, value in kafka_properties.split(self.properties).admin.items():
+            argument = PYTHON_NAMES.get(name, name.replace(".", "_"))
+            if "${" in value:
+                raise OptionsError(
+                    f"properties: {name} refers to a config provider, which only Java's clients can ask; "
+                    "put it into the kafka: block of your profile, for example with env_var()"
+                )
             if name == "sasl.jaas.config":
                 entries = {m[1]: next(v for v in m.groups()[1:] if v is not None) for m in JAAS_ENTRY.finditer(value)}
                 arguments["sasl_plain_username"] = entries.get("username")
                 arguments["sasl_plain_password"] = entries.get("password")
-            elif name in PYTHON_NAMES:
-                arguments[PYTHON_NAMES[name]] = int(value) if name.endswith(".ms") else value
+            elif argument in KafkaAdminClient.DEFAULT_CONFIG:
+                arguments[argument] = int(value) if isinstance(KafkaAdminClient.DEFAULT_CONFIG[argument], int) else value
         return arguments
 
     @contextmanager
@@ -139,7 +140,11 @@ class KafkaSettings:
             client.close()
 
     def _spark(self, properties: Mapping[str, str]) -> dict[str, str]:
-        secrets = {name: f"${{{FROM_ENVIRONMENT}:{_variable(name)}}}" for name in properties if SECRET.search(name)}
+        secrets = {
+            name: f"${{{FROM_ENVIRONMENT}:{_variable(name)}}}"
+            for name, value in properties.items()
+            if kafka_properties.holds_secret(name) and "${" not in value
+        }
         providers = PROVIDERS if secrets else {}
         return {"kafka.bootstrap.servers": self.bootstrap_servers, **_prefixed({**properties, **secrets, **providers})}
 
