@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from dbt.adapters.contracts.relation import RelationType
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -39,7 +40,7 @@ class Table:
         request = {name: config.pop(name) for name in ("full_refresh", "mode", "on_schema_change") if name in config}
         settings = {**self.options, **config}
         parsed = options.parse("upsert_kafka", "users", {"materialized": "upsert_kafka", **settings})
-        relation = UpsertKafkaRelation.create(schema=self.schema, identifier="users", type="view")
+        relation = UpsertKafkaRelation.create(schema=self.schema, identifier="users", type=RelationType.View)
         publication = publish.publish(
             self.spark,
             self._frame(rows, columns),

@@ -43,7 +43,7 @@ def test_the_python_client_gets_its_own_names() -> None:
 
 
 def test_a_reference_that_only_java_can_resolve_is_refused() -> None:
-    with pytest.raises(OptionsError, match="properties: sasl.jaas.config refers to a config provider"):
+    with pytest.raises(OptionsError, match=r"properties: sasl.jaas.config refers to a config provider"):
         KafkaSettings("a:1", {"sasl.jaas.config": "${vault:kafka:jaas}"}).python_client()
 
 

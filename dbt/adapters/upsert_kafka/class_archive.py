@@ -54,6 +54,7 @@ def make() -> Path:
 
 def _exercise(project: Path, archive: Path) -> None:
     """Publish twice from a project of its own, in a JVM that writes the archive when it ends."""
+    from dbt.adapters.contracts.relation import RelationType
     from pyspark import SparkContext
 
     from dbt.adapters.upsert_kafka import options as model_options
@@ -77,7 +78,7 @@ def _exercise(project: Path, archive: Path) -> None:
         topic="warm_up",
         wanted=Wanted(),
         kafka=KafkaSettings.of(credentials),
-        relation=UpsertKafkaRelation.create(schema="warm_up", identifier="users", type="view"),
+        relation=UpsertKafkaRelation.create(schema="warm_up", identifier="users", type=RelationType.View),
     )
     for name in ("ann", "bob"):
         publish.publish(spark, spark.sql(f"SELECT id, '{name}' AS name FROM warm_up.seed"), request)
