@@ -103,7 +103,7 @@ def test_retract_writes_a_null_before_the_new_value_in_the_same_partition(table:
 
 @pytest.mark.parametrize("update_mode", ["upsert", "retract"])
 def test_ignore_retraction_never_writes_a_null(table: Table, update_mode: str) -> None:
-    options = {"update_mode": update_mode, "sink_ignore_retraction": True}
+    options: dict[str, Any] = {"update_mode": update_mode, "sink_ignore_retraction": True}
     table.publish([ANN, BOB], **options)
     published = table.publish([(1, "an")], **options)
     assert str(published) == "+0 ~1 -0 =0"

@@ -57,7 +57,7 @@ def offsets(broker: str, project: Project) -> dict[int, int]:
 
 def counts(outcome: Outcome) -> tuple[int, int, int, int]:
     response = outcome.response("users")
-    return tuple(response[name] for name in ("inserted", "updated", "deleted", "unchanged"))  # type: ignore[return-value]
+    return tuple(response[name] for name in ("inserted", "updated", "deleted", "unchanged"))
 
 
 def test_a_model_lives_through_runs_and_tests_of_separate_processes(dbt_project: MakeProject, broker: str) -> None:
@@ -252,5 +252,5 @@ def topic_config(broker: str, topic: str) -> dict[str, str]:
         admin.close()
 
 
-def plan_nodes(plan: dict) -> list[dict]:  # type: ignore[type-arg]
+def plan_nodes(plan: dict) -> list[dict]:
     return [plan, *(node for child in plan["children"] for node in plan_nodes(child))]

@@ -18,7 +18,7 @@ GOOD: dict[str, Any] = {
     "type": "upsert_kafka",
 }
 
-BAD = {
+BAD: dict[str, dict[str, Any]] = {
     "unknown field 'bootstrap_server', did you mean 'bootstrap_servers'?": {"bootstrap_server": "x:1"},
     "'schema' is missing": {"schema": None},
     "'bootstrap_servers' is missing": {"bootstrap_servers": ""},
