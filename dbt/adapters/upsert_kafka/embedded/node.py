@@ -31,6 +31,8 @@ from dbt.adapters.upsert_kafka.java import fetch_jars
 KAFKA_VERSION = "4.1.1"
 JARS_VARIABLE = "UPSERT_KAFKA_BROKER_JARS"
 START_SECONDS = 120
+# With less than this even the log that would tell the reason can't be written.
+FULL_DISK_BYTES = 1024 * 1024
 LOOPBACK = "127.0.0.1"
 
 # Small and quick to start rather than fast after an hour.
@@ -219,6 +221,8 @@ class Node:
 
     def reason(self) -> str:
         """Why the server ended, from what it logged."""
+        if shutil.disk_usage(self.folder).free < FULL_DISK_BYTES:
+            return REASONS["No space left on device"].format(folder=self.folder)
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         for pattern, meaning in REASONS.items():
             if re.search(pattern, text):

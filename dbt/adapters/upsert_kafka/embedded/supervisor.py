@@ -31,16 +31,23 @@ def main(state_file: str, users_lock: str, supervisor_lock: str, log_file: str, 
     with open(log_file, "ab") as log, open(users_lock, "rb") as users, open(supervisor_lock, "ab") as me:
         fcntl.flock(me, fcntl.LOCK_EX)
         broker = subprocess.Popen(command, stdin=0, stdout=log, stderr=log)
-        _write(state_file, {**json.loads(state), "supervisor": os.getpid(), "broker": broker.pid})
-        while broker.poll() is None and not asked and _inode(state_file) == mine and not _unused(users):
-            time.sleep(POLL_SECONDS)
-        if broker.poll() is None:
-            broker.terminate()
-            try:
-                broker.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                broker.kill()
-        return broker.wait()
+        try:
+            _write(state_file, {**json.loads(state), "supervisor": os.getpid(), "broker": broker.pid})
+            while broker.poll() is None and not asked and _inode(state_file) == mine and not _unused(users):
+                time.sleep(POLL_SECONDS)
+        finally:
+            # Whatever happened, for example a full disk: no broker without its supervisor.
+            _stop(broker)
+        return broker.returncode
+
+
+def _stop(broker: subprocess.Popen[bytes]) -> None:
+    broker.terminate()
+    try:
+        broker.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        broker.kill()
+        broker.wait()
 
 
 def _write(path: str, state: dict[str, object]) -> None:
