@@ -14,14 +14,16 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.column import SparkColumn
 from dbt.adapters.spark.impl import SparkAdapter
 
-from dbt.adapters.upsert_kafka import options, publish, views
+from dbt.adapters.upsert_kafka import group_offsets, options, publish, source, topics, views
 from dbt.adapters.upsert_kafka.__version__ import version
 from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.debug import report
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.publish import Publication, Request
+from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.source import Reading
 from dbt.adapters.upsert_kafka.topics import Wanted
 
 logger = AdapterLogger("upsert_kafka")
@@ -92,6 +94,38 @@ class UpsertKafkaAdapter(SparkAdapter):
         # SHOW TABLE EXTENDED tells types as Spark's internals call them, and no nested ones; without it dbt-spark asks DESCRIBE.
         return []
 
+    @available.parse(lambda *args, **kwargs: "")
+    def kafka_topic(self, model: dict[str, Any], relation: UpsertKafkaRelation) -> str:
+        """What `kafka_topic()` stands for in the SQL of a kafka_source; see `source.query`."""
+        parsed = options.parse(model["config"]["materialized"], model["name"], model["config"])
+        return source.query(parsed, self._source_layout(model, parsed), views.name(relation.topic_table))
+
+    @available.parse(lambda *args, **kwargs: Reading(_message=""))
+    def expose_source(
+        self,
+        model: dict[str, Any],
+        parsed: options.ModelOptions,
+        sql: str,
+        relation: UpsertKafkaRelation,
+        existing: UpsertKafkaRelation | None,
+    ) -> Reading:
+        """Pin the slice of this run and show it as the relation; see `source.expose`."""
+        with self.connections.exception_handler(sql):
+            request = source.Request(model["name"], parsed, self._kafka(parsed), relation, existing)
+            return source.expose(self._handle().spark, sql, self._source_layout(model, parsed), request)
+
+    @available.parse(lambda *args, **kwargs: None)
+    def commit_group_offsets(self, results: list[Any], graph: dict[str, Any]) -> None:
+        """Commit the groups of this run's sources, each if all that is downstream of it succeeded; see `group_offsets`."""
+        for commit in group_offsets.due(results, graph["nodes"]):
+            if commit.failed:
+                logger.warning(f"group '{commit.group}' of {commit.source} is not committed: {', '.join(commit.failed)} did not succeed")
+                continue
+            config = graph["nodes"][commit.source]["config"]
+            with self._kafka(options.parse(config["materialized"], commit.source, config)).admin() as admin:
+                topics.commit(admin, commit.group, commit.slice.ends())
+            logger.info(f"group '{commit.group}' is committed to the end of what {commit.source} read")
+
     def debug_query(self) -> None:
         credentials = self.config.credentials
         for line in report(self._handle().spark, credentials, KafkaSettings.of(credentials)):
@@ -105,6 +139,9 @@ class UpsertKafkaAdapter(SparkAdapter):
 
     def _handle(self) -> SessionHandle:
         return self.connections.get_thread_connection().handle
+
+    def _source_layout(self, model: dict[str, Any], parsed: options.ModelOptions) -> Records:
+        return source.layout(self._handle().spark, model["name"], parsed, model["columns"])
 
     def _kafka(self, parsed: options.ModelOptions) -> KafkaSettings:
         return KafkaSettings.of(self.config.credentials, parsed.bootstrap_servers, parsed.properties)

@@ -169,7 +169,6 @@ REFUSED = {
     "key.deserializer": "key_format decides how keys are read",
     "value.deserializer": "value_format decides how values are read",
     "transactional.id": "the adapter names its transactions; sink_transactional_id_prefix is yours",
-    "auto.offset.reset": "scan_startup_mode decides where reading starts",
     "enable.auto.commit": "a run pins the offsets that it covers and commits none",
     "interceptor.classes": "Spark's Kafka source takes no interceptors",
 }

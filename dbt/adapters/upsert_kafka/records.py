@@ -68,13 +68,21 @@ class Records:
     def decode(self, records: str) -> str:
         """A query over the query or relation `records` (key, value) that gives the rows back."""
         parts = [f"{self.value_format.decode(self.value, VALUE)} AS v"]
-        in_value = {field.column for field in self.value.fields}
-        if not in_value.issuperset(self.columns):
+        if self.reads_key:
             parts.append(f"{self.key_format.decode(self.key, KEY)} AS k")
-        picked = [
+        return f"SELECT {', '.join(self.picked())} FROM (SELECT {', '.join(parts)} FROM {records})"
+
+    @property
+    def reads_key(self) -> bool:
+        """Whether a column is in the key only."""
+        return not {field.column for field in self.value.fields}.issuperset(self.columns)
+
+    def picked(self) -> list[str]:
+        """The columns, from a decoded value `v` and, if `reads_key`, a decoded key `k`."""
+        in_value = {field.column for field in self.value.fields}
+        return [
             f"{'v' if name in in_value else 'k'}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in self.columns
         ]
-        return f"SELECT {', '.join(picked)} FROM (SELECT {', '.join(parts)} FROM {records})"
 
     def show_key(self) -> Column:
         """A key's bytes as text that a person can read, for messages."""

@@ -7,18 +7,22 @@ Never deletes or alters a topic.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.admin._partitions import OffsetSpec
-from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import KafkaError, NoError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from kafka.structs import OffsetAndMetadata
 
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 
 NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+WAITS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,12 @@ def check_name(name: str) -> None:
         )
 
 
-def describe(admin: KafkaAdminClient, name: str) -> Topic | None:
+def names(admin: KafkaAdminClient) -> list[str]:
+    """The topics of the cluster, without Kafka's own."""
+    return sorted(t["name"] for t in admin.describe_topics() if not t["is_internal"])
+
+
+def describe(admin: KafkaAdminClient, name: str, isolation_level: int = READ_COMMITTED) -> Topic | None:
     """The topic as it is now, or None where there is none."""
     [found] = admin.describe_topics([name])
     error = for_code(found["error_code"])
@@ -66,7 +75,7 @@ def describe(admin: KafkaAdminClient, name: str) -> Topic | None:
     partitions = [TopicPartition(name, p["partition_index"]) for p in found["partitions"]]
     configs = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)], config_filter="all")
     first = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-    end = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=READ_COMMITTED)
+    end = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=isolation_level)
     return Topic(
         name=name,
         partitions=len(partitions),
@@ -127,3 +136,52 @@ def moved(admin: KafkaAdminClient, topic: Topic) -> list[str]:
         "and the last write of a key wins; run once more when it has ended"
     )
     return [warning]
+
+
+def offsets_at(admin: KafkaAdminClient, topic: Topic, millis: int) -> dict[int, int]:
+    """The first offset of each partition whose record is as late as `millis`, the end where there is none."""
+    found = admin.list_partition_offsets({TopicPartition(topic.name, p): millis for p in topic.end})
+    ends = topic.end
+    return {p.partition: at.offset if 0 <= at.offset < ends[p.partition] else ends[p.partition] for p, at in found.items()}
+
+
+def committed(admin: KafkaAdminClient, group: str, topic: Topic) -> dict[int, int]:
+    """The offsets that the group has committed, of partitions where it has."""
+    try:
+        found = _patiently(lambda: admin.list_group_offsets({group: [TopicPartition(topic.name, p) for p in topic.end]}))
+    except KafkaError as error:
+        raise UpsertKafkaError(f"group '{group}': its offsets could not be read: {_shown(error)}") from error
+    return {p.partition: at.offset for p, at in found.get(group, {}).items() if at.offset >= 0}
+
+
+def commit(admin: KafkaAdminClient, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commit offsets by (topic, partition) for a group that nobody else is a member of now."""
+    wanted = {TopicPartition(*where): OffsetAndMetadata(offset, "", -1) for where, offset in offsets.items()}
+
+    def ask() -> None:
+        for error in admin.alter_group_offsets(group, wanted).values():
+            if error is not NoError:
+                raise error
+
+    try:
+        _patiently(ask)
+    except KafkaError as error:
+        raise UpsertKafkaError(
+            f"group '{group}': offsets could not be committed: {_shown(error)}; a source needs a group that no running consumer is in"
+        ) from error
+
+
+def _patiently(ask: Callable[[], Any]) -> Any:
+    """Ask again while the answer is one that passes: a new cluster makes its groups' coordinator on the first question."""
+    for wait in WAITS:
+        try:
+            return ask()
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            time.sleep(wait)
+    return ask()
+
+
+def _shown(error: KafkaError) -> str:
+    return f"{type(error).__name__}, {error.description}"

@@ -6,6 +6,7 @@ Both read the real topic, in this process and in any later one. Leaves to `recor
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -19,11 +20,17 @@ from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
 FINGERPRINT, KEY_LAYOUT, PUBLISHED = "upsert_kafka.fingerprint", "upsert_kafka.key_layout", "upsert_kafka.published"
 
 # Inside a partition the offset decides which record is the last; between partitions only others' writes need deciding.
+# Spark leaves out what a query over it does not use.
 LAST_PER_KEY = """(
-  SELECT key, value FROM (
-    SELECT key, max_by(value, struct(timestamp, partition)) AS value FROM (
-      SELECT key, partition, max_by(value, offset) AS value, max_by(timestamp, offset) AS timestamp
-      FROM {table} WHERE key IS NOT NULL GROUP BY key, partition
+  SELECT * FROM (
+    SELECT key, max_by(value, age) AS value, max_by(topic, age) AS topic, max_by(partition, age) AS partition,
+      max_by(offset, age) AS offset, max(timestamp) AS timestamp, max_by(headers, age) AS headers
+    FROM (
+      SELECT *, struct(timestamp, topic, partition) AS age FROM (
+        SELECT key, topic, partition, max_by(value, offset) AS value, max(offset) AS offset,
+          max_by(timestamp, offset) AS timestamp, max_by(headers, offset) AS headers
+        FROM {table} WHERE key IS NOT NULL GROUP BY key, topic, partition
+      )
     ) GROUP BY key
   ) WHERE value IS NOT NULL
 )"""
@@ -38,42 +45,57 @@ def expose(
     records: Records,
     published: bool,
 ) -> None:
+    """Show the topic as the table that it is: the last record of each key.
+
+    Args:
+        published: whether a run has published; --empty makes a view too.
+    """
+    before = state(spark, relation) if existing is not None and existing.is_view else {}
+    facts = {KEY_LAYOUT: records.key_layout(), PUBLISHED: str(published or before.get(PUBLISHED) == "True")}
+    query = records.decode(LAST_PER_KEY.format(table=name(relation.topic_table)))
+    create(spark, relation, existing, whole_topic(topic, kafka), query, facts)
+
+
+def create(
+    spark: SparkSession,
+    relation: UpsertKafkaRelation,
+    existing: UpsertKafkaRelation | None,
+    reader: Mapping[str, str],
+    query: str,
+    facts: Mapping[str, str] | None = None,
+) -> None:
     """Create `<alias>__topic` and the view `<alias>`; what is there already and the same is left alone.
 
     Args:
         existing: what has the relation's name now; a table makes way for the view.
-        published: whether a run has published; --empty makes a view too.
+        reader: options of Spark's Kafka source.
+        query: the view's, over `<alias>__topic`.
+        facts: what the next run must know of this one, by the names of table properties.
     """
-    table, view = _name(relation.topic_table), _name(relation)
-    table_sql = _topic_table(table, topic, kafka)
-    view_sql = f"CREATE OR REPLACE VIEW {view} AS {records.decode(LAST_PER_KEY.format(table=table))}"
-    before = state(spark, relation) if existing is not None and existing.is_view else {}
-    fingerprint = hashlib.sha256((table_sql + view_sql).encode()).hexdigest()
-    properties = {
-        FINGERPRINT: fingerprint,
-        KEY_LAYOUT: records.key_layout(),
-        PUBLISHED: str(published or before.get(PUBLISHED) == "True"),
-    }
-    if properties.items() <= before.items():
+    table, view = name(relation.topic_table), name(relation)
+    options = ", ".join(f"{quote_literal(option)} {quote_literal(value)}" for option, value in sorted(reader.items()))
+    table_sql = f"CREATE TABLE {table} USING kafka OPTIONS ({options})"
+    view_sql = f"CREATE OR REPLACE VIEW {view} AS {query}"
+    properties = {FINGERPRINT: hashlib.sha256((table_sql + view_sql).encode()).hexdigest(), **(facts or {})}
+    if existing is not None and existing.is_view and properties.items() <= state(spark, relation).items():
         return
     if existing is not None and not existing.is_view:
         spark.sql(f"DROP TABLE IF EXISTS {view}")
     spark.sql(f"DROP TABLE IF EXISTS {table}")
-    listed = ", ".join(f"{quote_literal(name)} = {quote_literal(value)}" for name, value in properties.items())
+    listed = ", ".join(f"{quote_literal(key)} = {quote_literal(value)}" for key, value in properties.items())
     spark.sql(f"{table_sql} TBLPROPERTIES ({listed})")
     spark.sql(view_sql)
 
 
-def _topic_table(table: str, topic: str, kafka: KafkaSettings) -> str:
-    options = {**kafka.catalog(), "subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true"}
-    listed = ", ".join(f"{quote_literal(name)} {quote_literal(value)}" for name, value in sorted(options.items()))
-    return f"CREATE TABLE {table} USING kafka OPTIONS ({listed})"
+def whole_topic(topic: str, kafka: KafkaSettings) -> dict[str, str]:
+    """Reader options for all that the topic holds whenever it is read."""
+    return {**kafka.catalog(), "subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true"}
 
 
 def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:
     """What the last run left in the catalog about itself; nothing before the first one."""
     try:
-        properties = spark.sql(f"SHOW TBLPROPERTIES {_name(relation.topic_table)}").collect()
+        properties = spark.sql(f"SHOW TBLPROPERTIES {name(relation.topic_table)}").collect()
     except AnalysisException:
         return {}
     return {row["key"]: row["value"] for row in properties}
@@ -81,8 +103,8 @@ def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:
 
 def columns(spark: SparkSession, relation: UpsertKafkaRelation) -> StructType:
     """The columns that the view exposes now."""
-    return spark.table(_name(relation)).schema
+    return spark.table(name(relation)).schema
 
 
-def _name(relation: UpsertKafkaRelation) -> str:
+def name(relation: UpsertKafkaRelation) -> str:
     return f"{quote_identifier(str(relation.schema))}.{quote_identifier(str(relation.identifier))}"

@@ -101,6 +101,9 @@ _FORMATS = {
     "json": "json.Json",
     "avro": "avro.Avro",
     "avro-confluent": "avro_confluent.AvroConfluent",
+    "raw": "raw.Raw",
+    "debezium-json": "debezium_json.DebeziumJson",
+    "canal-json": "canal_json.CanalJson",
 }
 
 

@@ -34,11 +34,10 @@ class Json(Format):
     name = "json"
 
     def problems(self, side: Side) -> list[str]:
-        return unsupported(self.name, side, _refusal)
+        return unsupported(self.name, side, refusal)
 
     def encode(self, side: Side) -> str:
-        parts = [(f.name, quote_identifier(f.column), f.type) for f in side.fields]
-        return f"CAST({_escape_supplementary(_Writer(side).object_text(parts))} AS BINARY)"
+        return object_bytes(side, [(f.name, quote_identifier(f.column), f.type) for f in side.fields])
 
     def decode(self, side: Side, payload: str) -> str:
         schema = StructType([StructField(f.name, f.type) for f in side.fields] + [StructField(CORRUPT, StringType())])
@@ -51,7 +50,13 @@ class Json(Format):
         return f"CASE WHEN {payload} IS NOT NULL THEN {let('r', parsed, body)} END"
 
 
-def _refusal(data_type: DataType) -> str | None:
+def object_bytes(side: Side, parts: list[tuple[str, str, DataType]]) -> str:
+    """The bytes of an object with these members (name, expression, type), by the side's options."""
+    return f"CAST({_escape_supplementary(_Writer(side).object_text(parts))} AS BINARY)"
+
+
+def refusal(data_type: DataType) -> str | None:
+    """Why JSON can't carry the type."""
     if isinstance(data_type, MapType) and not isinstance(data_type.keyType, StringType):
         return "a JSON object has string keys: turn the map's keys into strings (transform_keys), or use an array of structs"
     return None

@@ -168,10 +168,18 @@ class _Check:
                 self._wrong(what, wrong)
             elif not kafka_properties.is_known(name):
                 self.warnings.append(f"{place}: no Kafka client knows this property{_mean(kafka_properties.nearest(name))}")
+            elif name == "auto.offset.reset":
+                self._check_reset(what, value, values)
             elif name == "isolation.level" and value == "read_uncommitted" and self.materialization in SINKS:
                 self._wrong(what, "can't be set: a topic is compared as committed readers see it")
             elif name == "partitioner.class" and values.get("sink_partitioner") not in (None, "default"):
                 self._wrong(self.whats["sink_partitioner"], f"can't be together with {place}; keep one of them")
+
+    def _check_reset(self, what: str, value: str, values: Mapping[str, Any]) -> None:
+        if values.get("scan_startup_mode") != "group-offsets":
+            self._wrong(what, "can't be set: scan_startup_mode decides where reading starts; it is for group-offsets on kafka_source")
+        elif value not in ("earliest", "latest", "none"):
+            self._wrong(what, "must be one of earliest, latest, none")
 
     def _check_topic_config(self, values: Mapping[str, Any]) -> None:
         config = values.get("topic_config") or {}

@@ -18,7 +18,8 @@ SINKS = (UPSERT_KAFKA, KAFKA)
 
 PLAIN_FORMATS = ("csv", "json", "avro", "avro-confluent")
 CDC_FORMATS = ("debezium-json", "canal-json")
-FORMATS = PLAIN_FORMATS + CDC_FORMATS
+ROW_FORMATS = (*PLAIN_FORMATS, "raw")
+FORMATS = ROW_FORMATS + CDC_FORMATS
 
 EVERY_VALUE = ("*",)
 NO_SECRET = "can't be set here: dbt writes a model's config into target/; put it into"
@@ -26,30 +27,14 @@ NO_SECRET = "can't be set here: dbt writes a model's config into target/; put it
 NOT_AVAILABLE_YET: dict[str, tuple[Any, ...]] = {
     # option: the values that another issue still builds. Delete the line (or the value) when its behaviour has landed.
     "key_format": ("avro-confluent",),
-    "value_format": ("avro-confluent", "debezium-json", "canal-json"),
+    "value_format": ("avro-confluent",),
     "sink_partitioner": ("fixed", "round-robin", "custom"),
     "sink_partitioner_class": EVERY_VALUE,
     "sink_delivery_guarantee": ("none", "exactly-once"),
     "sink_transactional_id_prefix": EVERY_VALUE,
     "sink_parallelism": EVERY_VALUE,
-    "topic_pattern": EVERY_VALUE,
-    "scan_startup_mode": EVERY_VALUE,
-    "scan_startup_timestamp_millis": EVERY_VALUE,
-    "scan_startup_specific_offsets": EVERY_VALUE,
-    "scan_bounded_mode": EVERY_VALUE,
-    "scan_bounded_timestamp_millis": EVERY_VALUE,
-    "scan_bounded_specific_offsets": EVERY_VALUE,
-    "ignore_parse_errors": (True,),
     # Format options by format and name, for both sides.
-    "csv_allow_comments": EVERY_VALUE,
-    "csv_ignore_parse_errors": EVERY_VALUE,
-    "json_ignore_parse_errors": EVERY_VALUE,
     "json_fail_on_missing_field": EVERY_VALUE,
-    "debezium_json_ignore_parse_errors": EVERY_VALUE,
-    "debezium_json_schema_include": EVERY_VALUE,
-    "canal_json_ignore_parse_errors": EVERY_VALUE,
-    "canal_json_database_include": EVERY_VALUE,
-    "canal_json_table_include": EVERY_VALUE,
 }
 
 
@@ -162,10 +147,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "key_format",
-        t.choice(*PLAIN_FORMATS),
+        t.choice(*ROW_FORMATS),
         "How the key columns become the bytes of the message key.",
         flink=("key.format",),
         default="json",
+        values_on={UPSERT_KAFKA: PLAIN_FORMATS},
         needs=_KEYED,
     ),
     Option(
@@ -183,7 +169,7 @@ OPTIONS: tuple[Option, ...] = (
         "Whether the message value repeats the key columns.",
         flink=("value.fields-include",),
         default="ALL",
-        value_needs={"EXCEPT_KEY": _KEYED},
+        value_needs={"EXCEPT_KEY": (*_KEYED, Need("value_format", ROW_FORMATS))},
     ),
     Option(
         "key_fields_prefix",
@@ -343,6 +329,14 @@ OPTIONS: tuple[Option, ...] = (
         flink=("scan.topic-partition-discovery.interval",),
         on=(KAFKA_SOURCE,),
         no_effect="every run looks for new topics and partitions",
+    ),
+    Option(
+        "on_offset_out_of_range",
+        t.choice("error", "earliest"),
+        "What happens when the group's or the specific offsets are expired, or not there yet: refuse the run, or start at the "
+        "earliest that is there.",
+        on=(KAFKA_SOURCE,),
+        default="error",
     ),
     Option(
         "ignore_parse_errors",
