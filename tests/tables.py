@@ -6,7 +6,7 @@ What needs a process of its own (catalog, sessions, exit codes) is tested throug
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dbt.adapters.contracts.relation import RelationType
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import options, publish
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
-from dbt.adapters.upsert_kafka.publish import Publication, Request
+from dbt.adapters.upsert_kafka.publish import Request
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.topics import Wanted
 from tests.services import Record, end_offsets, read_topic
@@ -27,6 +27,7 @@ class Table:
     """One model: `id int, name string` unless told otherwise."""
 
     columns = "id int, name string"
+    materialization = "upsert_kafka"
 
     def __init__(self, spark: SparkSession, broker: str, topic: str, schema: str, partitions: int = 2) -> None:
         self.spark, self.broker, self.topic, self.schema = spark, broker, topic, schema
@@ -35,20 +36,20 @@ class Table:
         self.published = False
         spark.sql(f"CREATE DATABASE IF NOT EXISTS `{schema}`")
 
-    def publish(self, rows: Rows | DataFrame | str, columns: str | None = None, **config: Any) -> Publication:
+    def publish(self, rows: Rows | DataFrame | str, columns: str | None = None, **config: Any) -> Any:
         """Publish rows, a DataFrame or a SELECT; keywords are options, or what a dbt command would say."""
         request = {name: config.pop(name) for name in ("full_refresh", "mode", "on_schema_change") if name in config}
         settings = {**self.options, **config}
-        parsed = options.parse("upsert_kafka", "users", {"materialized": "upsert_kafka", **settings})
+        parsed = options.parse(self.materialization, "users", {"materialized": self.materialization, **settings})
         relation = UpsertKafkaRelation.create(schema=self.schema, identifier="users", type=RelationType.View)
-        publication = publish.publish(
+        publication = self._run(parsed)(
             self.spark,
             self._frame(rows, columns),
             Request(
                 model="users",
                 options=parsed,
                 topic=self.topic,
-                wanted=Wanted(partitions=self.partitions),
+                wanted=Wanted(partitions=self.partitions, compacted=self.materialization == "upsert_kafka"),
                 kafka=KafkaSettings(self.broker, parsed.properties),
                 relation=relation,
                 existing=relation if self.published else None,
@@ -57,6 +58,9 @@ class Table:
         )
         self.published = self.published or request.get("mode") != "preview"
         return publication
+
+    def _run(self, parsed: options.ModelOptions) -> Callable[..., Any]:
+        return publish.publish
 
     def _frame(self, rows: Rows | DataFrame | str, columns: str | None) -> DataFrame:
         if isinstance(rows, str):

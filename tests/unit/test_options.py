@@ -232,7 +232,7 @@ def test_specific_format_wins_over_format() -> None:
 
 def test_change_event_format_is_for_values_and_keys_stay_json() -> None:
     parsed = parse("kafka", "users", {"unique_key": "id", "format": "debezium-json", "max_deletes": "5%"})
-    assert (parsed.key_format, parsed.value_format, parsed.update_mode) == ("json", "debezium-json", "append")
+    assert (parsed.key_format, parsed.value_format, parsed.update_mode) == ("json", "debezium-json", "upsert")
     assert parsed.max_deletes == Limit(percent=5)
 
 

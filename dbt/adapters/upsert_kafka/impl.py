@@ -9,17 +9,19 @@ from typing import Any
 from dbt.adapters.__about__ import version as base_version
 from dbt.adapters.base.impl import AdapterTrackingRelationInfo
 from dbt.adapters.base.meta import available
+from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationConfig
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.column import SparkColumn
 from dbt.adapters.spark.impl import SparkAdapter
 
-from dbt.adapters.upsert_kafka import group_offsets, options, publish, source, topics, views
+from dbt.adapters.upsert_kafka import append, group_offsets, options, publish, source, topics, views
 from dbt.adapters.upsert_kafka.__version__ import version
 from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.debug import report
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.publish import Publication, Request
 from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
@@ -59,7 +61,9 @@ class UpsertKafkaAdapter(SparkAdapter):
     def is_slice(self, model: dict[str, Any], relation: UpsertKafkaRelation) -> bool:
         """Whether this run's SELECT may be a part of the table: slices are allowed, and the whole was published before."""
         parsed = options.parse(model["config"]["materialized"], model["name"], model["config"])
-        return parsed.missing_keys == "keep" and views.state(self._handle().spark, relation).get(views.PUBLISHED) == "True"
+        appends = parsed.materialization == KAFKA and parsed.update_mode == "append"
+        may = appends or parsed.missing_keys == "keep"
+        return may and views.state(self._handle().spark, relation).get(views.PUBLISHED) == "True"
 
     @available.parse(lambda *args, **kwargs: Publication(_message=""))
     def publish(
@@ -72,7 +76,7 @@ class UpsertKafkaAdapter(SparkAdapter):
         topic: str,
         full_refresh: bool,
         dry_run: bool,
-    ) -> Publication:
+    ) -> AdapterResponse:
         """Make the model's topic equal to its SELECT; see `publish.publish`."""
         handle = self._handle()
         with self.connections.exception_handler(sql):
@@ -88,7 +92,9 @@ class UpsertKafkaAdapter(SparkAdapter):
                 on_schema_change=model["config"].get("on_schema_change") or "ignore",
                 mode="check" if self._is_partial else "preview" if dry_run else "publish",
             )
-            return publish.publish(handle.spark, handle.spark.sql(sql), request)
+            appends = parsed.materialization == KAFKA and parsed.update_mode == "append"
+            run = append.append if appends else publish.publish
+            return run(handle.spark, handle.spark.sql(sql), request)
 
     def parse_columns_from_information(self, relation: Any) -> list[SparkColumn]:
         # SHOW TABLE EXTENDED tells types as Spark's internals call them, and no nested ones; without it dbt-spark asks DESCRIBE.
@@ -119,7 +125,8 @@ class UpsertKafkaAdapter(SparkAdapter):
         """Commit the groups of this run's sources, each if all that is downstream of it succeeded; see `group_offsets`."""
         for commit in group_offsets.due(results, graph["nodes"]):
             if commit.failed:
-                logger.warning(f"group '{commit.group}' of {commit.source} is not committed: {', '.join(commit.failed)} did not succeed")
+                failed = ", ".join(commit.failed)
+                logger.warning(f"group '{commit.group}' of {commit.source} is not committed: {failed} did not succeed")
                 continue
             config = graph["nodes"][commit.source]["config"]
             with self._kafka(options.parse(config["materialized"], commit.source, config)).admin() as admin:
@@ -155,4 +162,5 @@ class UpsertKafkaAdapter(SparkAdapter):
             if parsed.replication_factor is not None
             else defaults.get("replication_factor"),
             config={str(k): str(v) for k, v in {**(defaults.get("config") or {}), **parsed.topic_config}.items()},
+            compacted=parsed.materialization != KAFKA,
         )

@@ -12,11 +12,24 @@ from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from dbt.adapters.upsert_kafka import changes, guards, preview, records, scan, schema_changes, topics, views
+from dbt.adapters.upsert_kafka import (
+    change_events,
+    changes,
+    guards,
+    preview,
+    reading,
+    records,
+    scan,
+    schema_changes,
+    topics,
+    views,
+)
 from dbt.adapters.upsert_kafka.changes import DELETE, FOREIGN, INSERT, NULL, REPUBLISH, UNCHANGED, UPDATE, Changes, Policy
 from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
+from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Target
@@ -72,9 +85,9 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     """
     topics.check_name(request.topic)
     rows = _reconciled(spark, rows, request)
-    layout = _layout(rows, request)
+    layout = layout_of(rows, request)
     if request.mode == "check":
-        _expose(spark, layout, request)
+        expose(spark, layout, request)
         return Publication(_message="checked, nothing published", topic=request.topic)
 
     with request.kafka.admin() as admin:
@@ -96,9 +109,20 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     for warning in warnings:
         logger.warning(warning)
     if change.to_write:
-        SparkSink("at-least-once").deliver(change.records(), Target(topic.name, topic.partitions, request.kafka))
-    _expose(spark, layout, request)
+        deliver(_records(spark, change, layout, topic, request), topic, request)
+    expose(spark, layout, request)
     return _publication("", request.topic, change)
+
+
+def deliver(records: DataFrame, topic: Topic, request: Request) -> None:
+    """Write what is allowed and placed."""
+    SparkSink("at-least-once").deliver(records, Target(topic.name, topic.partitions, request.kafka))
+
+
+def _records(spark: SparkSession, change: Changes, layout: Records, topic: Topic, request: Request) -> DataFrame:
+    if not isinstance(layout.value_format, ChangelogFormat):
+        return change.records()
+    return change_events.records(change, None if topic.is_empty else scan.read(spark, request.kafka, topic), layout)
 
 
 def _reconciled(spark: SparkSession, rows: DataFrame, request: Request) -> DataFrame:
@@ -108,7 +132,7 @@ def _reconciled(spark: SparkSession, rows: DataFrame, request: Request) -> DataF
     return schema_changes.reconcile(request.model, rows, exposed, request.on_schema_change)
 
 
-def _layout(rows: DataFrame, request: Request) -> Records:
+def layout_of(rows: DataFrame, request: Request) -> Records:
     check_columns(request.options, request.model, rows.columns)
     layout = records.layout(request.options, request.topic, rows.schema)
     problems = layout.problems() + records.expression_problems(request.options, rows)
@@ -142,7 +166,7 @@ def _compare(
     encoded = layout.encode(rows, request.options)
     if topic is None or topic.is_empty:
         return changes.compare(encoded, None, layout, policy)
-    found = scan.read(spark, request.kafka, topic)
+    found = change_events.live(scan.read(spark, request.kafka, topic), layout)
     change = changes.compare(encoded, scan.latest(found, split_keys=False), layout, policy)
     if change.split_keys:
         logger.warning(
@@ -153,9 +177,12 @@ def _compare(
     return change
 
 
-def _expose(spark: SparkSession, layout: Records, request: Request) -> None:
+def expose(spark: SparkSession, layout: Records, request: Request) -> None:
     published = request.mode == "publish"
-    views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout, published)
+    query = None
+    if request.options.materialization == KAFKA:
+        query = f"SELECT * FROM {reading.query(layout, views.name(request.relation.topic_table), per_key=False)}"
+    views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout, published, query)
 
 
 def _warn(model: str, warnings: list[str]) -> None:

@@ -39,15 +39,16 @@ class Records:
 
     def problems(self) -> list[str]:
         """What the formats can't carry."""
-        return self.key_format.problems(self.key) + self.value_format.problems(self.value)
+        of_key = self.key_format.problems(self.key) if self.key.fields else []
+        return of_key + self.value_format.problems(self.value)
 
     def encode(self, rows: DataFrame, options: ModelOptions) -> DataFrame:
         """Rows as `key`, `value`, and what the options say of each: `null_key`, `doomed` (delete_when), `sequence`, `headers`."""
         names = [quote_identifier(field.column) for field in self.key.fields]
         columns = {
-            KEY: F.expr(self.key_format.encode(self.key)),
+            KEY: F.expr(self.key_format.encode(self.key)) if names else F.lit(None).cast("binary"),
             VALUE: F.expr(self.value_format.encode(self.value)),
-            NULL_KEY: F.expr(" OR ".join(f"{name} IS NULL" for name in names)),
+            NULL_KEY: F.expr(" OR ".join(f"{name} IS NULL" for name in names) or "false"),
             DOOMED: F.coalesce(F.expr(options.delete_when), F.lit(False)) if options.delete_when else F.lit(False),
         }
         if options.sequence_by:

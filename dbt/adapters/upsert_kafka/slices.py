@@ -139,7 +139,8 @@ def _ends(topic: Topic, options: ModelOptions, lookup: _Lookup, problems: list[s
         unknown = sorted(topic.end.keys() - known.keys())
         if unknown:
             problems.append(
-                f"scan_bounded_mode=group-offsets: group '{group}' has committed no offset of topic '{topic.name}', {_partitions(unknown)}"
+                f"scan_bounded_mode=group-offsets: group '{group}' has committed no offset of topic '{topic.name}', "
+                f"{_partitions(unknown)}"
             )
         return _not_beyond(topic, known, f"group '{group}' has committed", problems)
     return topic.end
@@ -152,8 +153,9 @@ def _in_range(topic: Topic, starts: dict[int, int], who: str, options: ModelOpti
             if options.on_offset_out_of_range != "earliest":
                 why = "are expired" if start < topic.first[p] else "do not exist"
                 problems.append(
-                    f"topic '{topic.name}', partition {p}: {who} offset {start}, and the partition has [{topic.first[p]}, {topic.end[p]}), "
-                    f"so records {why}; set on_offset_out_of_range='earliest' to start at what is there, or another startup mode"
+                    f"topic '{topic.name}', partition {p}: {who} offset {start}, and the partition has "
+                    f"[{topic.first[p]}, {topic.end[p]}), so records {why}; "
+                    "set on_offset_out_of_range='earliest' to start at what is there, or another startup mode"
                 )
             starts[p] = topic.first[p]
     return starts
@@ -161,7 +163,8 @@ def _in_range(topic: Topic, starts: dict[int, int], who: str, options: ModelOpti
 
 def _not_beyond(topic: Topic, asked: Mapping[int, int], who: str, problems: list[str]) -> dict[int, int]:
     problems += [
-        f"topic '{topic.name}', partition {p}: {who} offset {end}, and the partition ends at {topic.end[p]}; a run can't wait for records to come"
+        f"topic '{topic.name}', partition {p}: {who} offset {end}, and the partition ends at {topic.end[p]}; "
+        "a run can't wait for records to come"
         for p, end in asked.items()
         if p in topic.end and end > topic.end[p]
     ]

@@ -48,6 +48,8 @@ class Wanted:
     partitions: int | None = None
     replication_factor: int | None = None
     config: Mapping[str, str] = field(default_factory=dict)
+    compacted: bool = True
+    """A table's topic is; events stay as long as the broker's retention says."""
 
 
 def check_name(name: str) -> None:
@@ -86,11 +88,11 @@ def describe(admin: KafkaAdminClient, name: str, isolation_level: int = READ_COM
 
 
 def create(admin: KafkaAdminClient, name: str, wanted: Wanted) -> Topic:
-    """Create a compacted topic; one that appeared meanwhile is taken as it is."""
+    """Create a topic; one that appeared meanwhile is taken as it is."""
     spec = {
         "num_partitions": wanted.partitions if wanted.partitions is not None else -1,
         "replication_factor": wanted.replication_factor if wanted.replication_factor is not None else -1,
-        "configs": {"cleanup.policy": "compact", **wanted.config},
+        "configs": {**({"cleanup.policy": "compact"} if wanted.compacted else {}), **wanted.config},
     }
     try:
         admin.create_topics({name: spec}, wait_for_metadata=True)
@@ -111,7 +113,7 @@ def create(admin: KafkaAdminClient, name: str, wanted: Wanted) -> Topic:
 def differences(topic: Topic, wanted: Wanted) -> list[str]:
     """What an existing topic has otherwise than wanted, one warning each; the topic is left as it is."""
     warnings = []
-    if "compact" not in topic.cleanup_policy:
+    if wanted.compacted and "compact" not in topic.cleanup_policy:
         warnings.append(
             f"topic '{topic.name}' has cleanup.policy={topic.cleanup_policy}: it is not compacted, so old values stay "
             "and retention may drop live keys; left as it is"
@@ -167,7 +169,7 @@ def commit(admin: KafkaAdminClient, group: str, offsets: Mapping[tuple[str, int]
         _patiently(ask)
     except KafkaError as error:
         raise UpsertKafkaError(
-            f"group '{group}': offsets could not be committed: {_shown(error)}; a source needs a group that no running consumer is in"
+            f"group '{group}': offsets could not be committed: {_shown(error)}; a source needs a group of its own"
         ) from error
 
 

@@ -44,16 +44,18 @@ def expose(
     kafka: KafkaSettings,
     records: Records,
     published: bool,
+    query: str | None = None,
 ) -> None:
     """Show the topic as the table that it is: the last record of each key.
 
     Args:
         published: whether a run has published; --empty makes a view too.
+        query: what to show instead.
     """
     before = state(spark, relation) if existing is not None and existing.is_view else {}
     facts = {KEY_LAYOUT: records.key_layout(), PUBLISHED: str(published or before.get(PUBLISHED) == "True")}
-    query = records.decode(LAST_PER_KEY.format(table=name(relation.topic_table)))
-    create(spark, relation, existing, whole_topic(topic, kafka), query, facts)
+    last = records.decode(LAST_PER_KEY.format(table=name(relation.topic_table)))
+    create(spark, relation, existing, whole_topic(topic, kafka), query or last, facts)
 
 
 def create(

@@ -1,7 +1,7 @@
 """Format `canal-json`: `{"data": [{…}, …], "old": [{…}, …], "type": "UPDATE"}` as Canal writes it and Flink reads and writes it.
 
-A message holds several rows; of an update, `old` has the columns that changed. Canal writes every value as text, so values are read
-from text. CREATE and what `database_include` and `table_include` leave out are no changes. Writes INSERT and DELETE, as Flink does.
+A message holds several rows; of an update, `old` has the columns that changed. Canal writes every value as text, so values are
+read from text. CREATE, and what `database_include` and `table_include` leave out, is no change. Writes INSERT and DELETE.
 """
 
 from __future__ import annotations

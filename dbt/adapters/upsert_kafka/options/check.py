@@ -14,6 +14,7 @@ from dbt.adapters.upsert_kafka.options import table
 from dbt.adapters.upsert_kafka.options.dialects import ClientProperty, Collected, Known, Setting, SideOption, nearest, shown
 from dbt.adapters.upsert_kafka.options.table import (
     CDC_FORMATS,
+    KAFKA,
     KAFKA_SOURCE,
     OPTIONS,
     SINKS,
@@ -109,6 +110,8 @@ class _Check:
         if format_ := self.given.get("format"):
             values["value_format"] = format_
             values["key_format"] = format_ if format_ not in CDC_FORMATS else values["key_format"]
+        if self.materialization == KAFKA and self.given.get("value_format", values["value_format"]) in CDC_FORMATS:
+            values["update_mode"] = "upsert"
         if self.materialization == KAFKA_SOURCE:
             values["scan_startup_mode"] = "group-offsets" if "group.id" in self.properties else "earliest-offset"
         return values | {GROUP: self.properties.get("group.id")} | self.given
@@ -177,7 +180,7 @@ class _Check:
 
     def _check_reset(self, what: str, value: str, values: Mapping[str, Any]) -> None:
         if values.get("scan_startup_mode") != "group-offsets":
-            self._wrong(what, "can't be set: scan_startup_mode decides where reading starts; it is for group-offsets on kafka_source")
+            self._wrong(what, "can't be set: scan_startup_mode decides where reading starts; it is for group-offsets")
         elif value not in ("earliest", "latest", "none"):
             self._wrong(what, "must be one of earliest, latest, none")
 

@@ -91,7 +91,7 @@ def underscored(name: str) -> str:
 
 _KEYED = (Need("unique_key"),)
 # An append of events has no rows that could vanish or collide; change events have.
-_CHANGES = (Need("value_format", CDC_FORMATS, on=(KAFKA,)),)
+_CHANGES = (Need("update_mode", ("upsert", "retract"), on=(KAFKA,)),)
 _STARTUP_MODES = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
 _BOUNDED_MODES = ("latest-offset", "group-offsets", "timestamp", "specific-offsets")
 
@@ -186,8 +186,8 @@ OPTIONS: tuple[Option, ...] = (
         huawei=("update-mode",),
         on=SINKS,
         default="upsert",
-        values_on={KAFKA: ("append",)},
         default_on={KAFKA: "append"},
+        value_needs={mode: (Need("unique_key", on=(KAFKA,)),) for mode in ("upsert", "retract")},
     ),
     Option(
         "sink_ignore_retraction",

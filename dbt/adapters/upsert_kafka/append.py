@@ -1,0 +1,68 @@
+"""Rows as events: each run appends the SELECT's rows to the topic, as the materialization `kafka` does by default.
+
+Leaves to `publish` the runs that compare with the topic (update modes, change events), and shares its steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.events.logging import AdapterLogger
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from dbt.adapters.upsert_kafka import publish, topics
+from dbt.adapters.upsert_kafka.changes import PARTITION
+from dbt.adapters.upsert_kafka.errors import GuardError
+from dbt.adapters.upsert_kafka.publish import Request
+from dbt.adapters.upsert_kafka.records import HEADERS, KEY, NULL_KEY, VALUE
+
+logger = AdapterLogger("upsert_kafka")
+
+
+@dataclass
+class Appended(AdapterResponse):
+    """What dbt prints at the end of a model's line and keeps in run_results.json."""
+
+    topic: str = ""
+    appended: int = 0
+    dropped: int = 0
+    """Rows without a key, left out by on_null_key='drop'."""
+
+
+def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
+    """Append `rows` to the topic, and show all of its records as the relation.
+
+    The rows are computed before the first is written: a SELECT that fails appends nothing, where the next run would append twice.
+    """
+    topics.check_name(request.topic)
+    layout = publish.layout_of(rows, request)
+    if request.mode == "check":
+        publish.expose(spark, layout, request)
+        return Appended(_message="checked, nothing appended", topic=request.topic)
+    seen = Observation()
+    encoded = layout.encode(rows, request.options).observe(
+        seen, F.count_if(~F.col(NULL_KEY)).alias("rows"), F.count_if(NULL_KEY).alias("nulls")
+    )
+    columns = [KEY, VALUE, *([HEADERS] if HEADERS in encoded.columns else [])]
+    computed = encoded.where(~F.col(NULL_KEY)).select(*columns).localCheckpoint(eager=True)
+    count, nulls = seen.get["rows"], seen.get["nulls"]
+    if nulls and request.options.on_null_key != "drop":
+        raise GuardError(
+            f"{request.model}: {nulls} rows have NULL in a column of unique_key ({', '.join(request.options.unique_key)}); "
+            "set on_null_key='drop' to leave them out. Nothing was written."
+        )
+    if request.mode == "preview":
+        return Appended(_message=f"dry run, nothing appended: +{count}", topic=request.topic, appended=count, dropped=nulls)
+    with request.kafka.admin() as admin:
+        topic = topics.describe(admin, request.topic)
+        if topic is None:
+            topic = topics.create(admin, request.topic, request.wanted)
+        else:
+            for difference in topics.differences(topic, request.wanted):
+                logger.warning(f"{request.model}: {difference}")
+    if count:
+        publish.deliver(computed.withColumn(PARTITION, F.lit(None).cast("int")), topic, request)
+    publish.expose(spark, layout, request)
+    return Appended(_message=f"+{count}", rows_affected=count, topic=request.topic, appended=count, dropped=nulls)

@@ -1,0 +1,114 @@
+"""Messages as rows: the SQL that turns a topic's raw records into columns, with the metadata beside them.
+
+What a source and the relation of a `kafka` model select from. Leaves to `records` which columns are where and to `formats` what
+the bytes mean; a message that can't be read is an error that names its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dbt.adapters.upsert_kafka import views
+from dbt.adapters.upsert_kafka.formats import Format, Side
+from dbt.adapters.upsert_kafka.formats.changelog import LIVE, ROW, ROW_KIND, ChangelogFormat
+from dbt.adapters.upsert_kafka.records import KEY, VALUE, Records
+from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
+
+METADATA = {
+    "kafka_topic": "topic",
+    "kafka_partition": "partition",
+    "kafka_offset": "offset",
+    "kafka_timestamp": "timestamp",
+    "kafka_key": "key",
+    "kafka_headers": "headers",
+}
+
+
+def query(layout: Records, table: str, per_key: bool, skips: bool = False) -> str:
+    """A subquery over the raw records `table` with the columns and the metadata.
+
+    Args:
+        per_key: the last of each key, instead of all.
+        skips: leave out what can't be read, instead of failing.
+    """
+    source = f"(SELECT * FROM {table} WHERE {readable(layout, images=not per_key)})" if skips else table
+    if isinstance(layout.value_format, ChangelogFormat):
+        return _current(layout, source) if per_key else _changelog(layout, source)
+    if per_key:
+        source = views.LAST_PER_KEY.format(table=source)
+    parts = [f"{_checked(layout.value_format, layout.value, VALUE)} AS v"]
+    if layout.reads_key:
+        parts.append(f"{_checked(layout.key_format, layout.key, KEY)} AS k")
+    picked = ", ".join([*layout.picked(), *_metadata()])
+    return f"(SELECT {picked} FROM (SELECT *, {', '.join(parts)} FROM {source} WHERE {_filled(layout)}))"
+
+
+def _changelog(layout: Records, source: str) -> str:
+    picked = [f"c.{ROW_KIND} AS {ROW_KIND}", *_columns(layout, f"c.{ROW}")]
+    return f"(SELECT {', '.join([*picked, *_metadata()])} FROM {_exploded(layout, source, images=True)})"
+
+
+def _current(layout: Records, source: str) -> str:
+    """The last change of each key, by offset inside a partition and by timestamp between them."""
+    keys = ", ".join(f"c.{ROW}.{quote_identifier(field.name)} AS k{i}" for i, field in enumerate(layout.key.fields))
+    names = ", ".join(f"k{i}" for i in range(len(layout.key.fields)))
+    change = "struct(c, topic, partition, offset, timestamp, key, headers)"
+    last = (
+        f"SELECT {names}, max_by(r, struct(r.timestamp, r.topic, r.partition)) AS r FROM ("
+        f"SELECT {names}, max_by(r, struct(r.offset, pos)) AS r FROM ("
+        f"SELECT {keys}, pos, {change} AS r FROM {_exploded(layout, source, images=False)}"
+        f") GROUP BY {names}, r.topic, r.partition) GROUP BY {names}"
+    )
+    picked = [*_columns(layout, f"r.c.{ROW}"), *_metadata("r.")]
+    return f"(SELECT {', '.join(picked)} FROM ({last}) WHERE r.c.{ROW_KIND} IN {LIVE})"
+
+
+def _exploded(layout: Records, source: str, images: bool) -> str:
+    format = layout.value_format
+    assert isinstance(format, ChangelogFormat)
+    hint = f" ({format.missing_image})" if images else ""
+    changes = f"coalesce({format.changes(layout.value, VALUE, images)}, {_refuse(format, layout.value, VALUE, hint)})"
+    return f"(SELECT *, posexplode({changes}) AS (pos, c) FROM {source} WHERE octet_length(value) > 0)"
+
+
+def _checked(format: Format, side: Side, payload: str) -> str:
+    """The decoded payload, or an error that says which message can't be read; `raw` can read all."""
+    if format.name == "raw":
+        return format.decode(side, payload)
+    return f"coalesce({format.decode(_skipping(side), payload)}, {_refuse(format, side, payload)})"
+
+
+def _refuse(format: Format, side: Side, payload: str, hint: str = "") -> str:
+    where = "'Topic ', topic, ', partition ', partition, ', offset ', offset"
+    what = quote_literal(f": the {side.role} is not {format.name} with the columns of this model{hint}: ")
+    return f"raise_error(concat({where}, {what}, left(CAST({payload} AS STRING), 200)))"
+
+
+def readable(layout: Records, images: bool) -> str:
+    """Condition over the raw records: a message can be read; one without a value can."""
+    if isinstance(layout.value_format, ChangelogFormat):
+        decoded = layout.value_format.changes(layout.value, VALUE, images)
+        return f"coalesce(octet_length(value), 0) = 0 OR {decoded} IS NOT NULL"
+    tests = [f"(value IS NULL OR {layout.value_format.decode(_skipping(layout.value), VALUE)} IS NOT NULL)"]
+    if layout.reads_key:
+        tests.append(f"(key IS NULL OR {layout.key_format.decode(_skipping(layout.key), KEY)} IS NOT NULL)")
+    return " AND ".join(tests)
+
+
+def _filled(layout: Records) -> str:
+    if layout.value_format.name == "raw":
+        return "true"
+    comments = " AND NOT startswith(value, X'23')" if layout.value.options.get("allow_comments") else ""
+    return f"value IS NOT NULL{comments}"
+
+
+def _skipping(side: Side) -> Side:
+    return replace(side, options={**side.options, "on_decode_error": "skip"})
+
+
+def _columns(layout: Records, row: str) -> list[str]:
+    return [f"{row}.{quote_identifier(f.name)} AS {quote_identifier(f.column)}" for f in layout.value.fields]
+
+
+def _metadata(prefix: str = "") -> list[str]:
+    return [f"{prefix}{column} AS {name}" for name, column in METADATA.items()]

@@ -1,0 +1,128 @@
+"""The materialization `kafka`: rows as events, update modes, and change events as Flink writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka import append
+from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
+from dbt.adapters.upsert_kafka.options import ModelOptions
+from tests.services import Record
+from tests.tables import Table, json_key, json_value
+
+
+class Events(Table):
+    """A model `kafka`; without a key unless told otherwise."""
+
+    materialization = "kafka"
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.options = {}
+
+    def _run(self, parsed: ModelOptions) -> Callable[..., Any]:
+        return append.append if parsed.update_mode == "append" else super()._run(parsed)
+
+    def shown(self, columns: str) -> list[tuple[Any, ...]]:
+        return sorted(tuple(row) for row in self.spark.sql(f"SELECT {columns} FROM `{self.schema}`.users").collect())
+
+
+@pytest.fixture
+def events(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Events:
+    return Events(spark, broker, topic_name, schema_name, partitions=1)
+
+
+def bytes_of(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for record in records]
+
+
+def test_every_run_appends_its_rows_and_the_relation_shows_all_records(events: Events) -> None:
+    assert events.publish([(1, "a")], headers={"run": "'first'"})._message == "+1"
+    assert events.publish([(1, "a"), (None, "b")]).appended == 2
+    records = events.records()
+    assert bytes_of(records[:1]) == [(None, json_value((1, "a")))]
+    assert sorted(bytes_of(records[1:])) == [(None, json_value((1, "a"))), (None, json_value((None, "b")))]
+    assert records[0].headers == [("run", b"first")] and records[1].headers == []
+    assert events.shown("name, kafka_partition, kafka_offset")[0] == ("a", 0, 0)
+    assert len(events.shown("name")) == 3
+
+
+def test_a_key_is_optional_and_may_stand_outside_of_the_value(events: Events) -> None:
+    config: dict[str, Any] = {
+        "unique_key": "id",
+        "key_format": "raw",
+        "value_format": "csv",
+        "value_fields_include": "EXCEPT_KEY",
+    }
+    events.publish([("k", "a"), ("k", "b")], columns="id string, name string", **config)
+    assert sorted(bytes_of(events.records())) == [(b"k", b"a"), (b"k", b"b")]
+    assert events.shown("id, name") == [("k", "a"), ("k", "b")]
+
+
+def test_a_null_key_appends_nothing_or_is_left_out(events: Events) -> None:
+    with pytest.raises(
+        GuardError, match=r"1 rows have NULL in a column of unique_key .id.; set on_null_key='drop'.*Nothing was written"
+    ):
+        events.publish([(1, "a"), (None, "b")], unique_key="id")
+    appended = events.publish([(1, "a"), (None, "b")], unique_key="id", on_null_key="drop")
+    assert (appended.appended, appended.dropped) == (1, 1)
+    assert bytes_of(events.records()) == [(json_key(1), json_value((1, "a")))]
+
+
+def test_a_select_that_fails_appends_nothing(events: Events) -> None:
+    events.publish([(1, "a")])
+    with pytest.raises(Exception, match="stop here"):
+        events.publish("SELECT id, if(id = 99999, raise_error('stop here'), 'x') AS name FROM range(100000) AS t(id)")
+    assert len(events.records()) == 1
+
+
+def test_retract_takes_a_row_back_before_it_writes_the_new_one(events: Events) -> None:
+    config = {"unique_key": "id", "update_mode": "retract"}
+    events.publish([(1, "a"), (2, "b")], **config)
+    before = events.end()
+    assert events.publish([(1, "c")], **config)._message == "+0 ~1 -1 =0"
+    new = bytes_of(events.new_records(before))
+    assert [value for key, value in new if key == json_key(1)] == [None, json_value((1, "c"))]
+    assert [value for key, value in new if key == json_key(2)] == [None]
+
+
+def image(id: int, name: str) -> str:
+    return f'{{"id":{id},"name":"{name}"}}'
+
+
+ENVELOPES = {
+    "debezium-json": ('{{"before":null,"after":{0},"op":"c"}}', '{{"before":{0},"after":null,"op":"d"}}'),
+    "canal-json": ('{{"data":[{0}],"type":"INSERT"}}', '{{"data":[{0}],"type":"DELETE"}}'),
+}
+
+
+@pytest.mark.parametrize("format", ENVELOPES)
+def test_change_events_are_those_of_flink_and_carry_the_old_row(format: str, events: Events) -> None:
+    added, removed = ENVELOPES[format]
+    config: dict[str, Any] = {"unique_key": "id", "format": format}
+
+    def values(records: list[Record], id: int) -> list[str]:
+        return [record.value.decode() for record in records if record.key == json_key(id) and record.value is not None]
+
+    assert events.publish([(1, "a"), (2, "b"), (3, "c")], **config)._message == "+3 ~0 -0 =0"
+    assert values(events.records(), 1) == [added.format(image(1, "a"))]
+    before = events.end()
+    assert events.publish([(1, "A"), (2, "b")], **config)._message == "+0 ~1 -1 =1"
+    new = events.new_records(before)
+    assert values(new, 1) == [removed.format(image(1, "a")), added.format(image(1, "A"))]
+    assert (values(new, 2), values(new, 3)) == ([], [removed.format(image(3, "c"))])
+    # A row that was deleted is new again, and an unchanged table writes nothing.
+    assert events.publish([(1, "A"), (2, "b"), (3, "d")], **config)._message == "+1 ~0 -0 =2"
+    assert events.publish([(1, "A"), (2, "b"), (3, "d")], **config)._message == "+0 ~0 -0 =3"
+    kinds = [kind for kind, id in events.shown("row_kind, id") if id == 1]
+    assert kinds == ["+I", "+I", "-D"]
+
+
+def test_update_modes_and_change_events_need_a_key(events: Events) -> None:
+    for config in ({"update_mode": "upsert"}, {"format": "debezium-json"}):
+        with pytest.raises(OptionsError, match="needs unique_key"):
+            events.publish([(1, "a")], **config)
