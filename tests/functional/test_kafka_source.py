@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from dbt.adapters.contracts.relation import RelationType
 from kafka import KafkaAdminClient, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
@@ -30,7 +31,7 @@ class Sources:
     def __init__(self, spark: SparkSession, broker: str, name: str) -> None:
         self.spark, self.broker = spark, broker
         identifier = re.sub(r"\W+", "_", name.lower())[:100]
-        self.relation = UpsertKafkaRelation.create(schema="default", identifier=identifier, type="view")
+        self.relation = UpsertKafkaRelation.create(schema="default", identifier=identifier, type=RelationType.View)
 
     def run(self, columns: dict[str, str], select: str = "*", **config: Any) -> Reading:
         parsed = options.parse("kafka_source", "events", config)

@@ -92,6 +92,7 @@ def underscored(name: str) -> str:
 _KEYED = (Need("unique_key"),)
 # An append of events has no rows that could vanish or collide; change events have.
 _CHANGES = (Need("update_mode", ("upsert", "retract"), on=(KAFKA,)),)
+_CDC_NEEDS = {f: (Need("unique_key", on=(KAFKA,)),) for f in CDC_FORMATS}
 _STARTUP_MODES = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
 _BOUNDED_MODES = ("latest-offset", "group-offsets", "timestamp", "specific-offsets")
 
@@ -144,6 +145,7 @@ OPTIONS: tuple[Option, ...] = (
         flink=("format",),
         huawei=("format.type",),
         values_on={UPSERT_KAFKA: PLAIN_FORMATS},
+        value_needs=_CDC_NEEDS,
     ),
     Option(
         "key_format",
@@ -161,7 +163,7 @@ OPTIONS: tuple[Option, ...] = (
         flink=("value.format",),
         default="json",
         values_on={UPSERT_KAFKA: PLAIN_FORMATS},
-        value_needs={f: (Need("unique_key", on=(KAFKA,)),) for f in CDC_FORMATS},
+        value_needs=_CDC_NEEDS,
     ),
     Option(
         "value_fields_include",
