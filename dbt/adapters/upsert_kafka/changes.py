@@ -95,6 +95,8 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
         encoded: what `Records.encode` makes of the SELECT.
         latest: what `scan.latest` found, None for a topic without records.
     """
+    if latest is None and not policy.takes_latest:
+        return _first_load(encoded, policy)
     rows = _one_per_key(encoded, policy).withColumns({f"row_{i}": F.expr(h) for i, h in enumerate(VALUE_HASHES)})
     if latest is None:
         joined = rows.withColumns(
@@ -108,11 +110,29 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
     counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in KINDS]
     totals = {"rows": "copies IS NOT NULL", "live_keys": "live", "split_keys": "split"}
     observed = compared.observe(seen, *counts, *(F.count_if(F.expr(e)).alias(name) for name, e in totals.items()))
-    kept = observed.where(~F.col(KIND).isin(*QUIET)).select(KIND, KEY, VALUE, PARTITION, *_headers(observed))
-    frame = kept.localCheckpoint(eager=True)
+    frame = _held(observed.where(~F.col(KIND).isin(*QUIET)))
     found = dict(seen.get)
     by_kind = {kind: found[kind] for kind in KINDS}
     return Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], policy)
+
+
+def _first_load(encoded: DataFrame, policy: Policy) -> Changes:
+    """The change of a topic without records: every row is new, and rows need not travel to find that their keys are unique."""
+    kind = F.when(F.col(NULL_KEY), NULL).when(F.col(DOOMED), GONE).otherwise(INSERT)
+    frame = _held(encoded.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")}))
+    # A hash that occurs once is a key that occurs once; only where one does not, the keys themselves are looked at.
+    hashes = frame.where(F.col(KIND) != NULL).groupBy(F.xxhash64(KEY)).count()
+    if not hashes.where("count > 1").isEmpty():
+        copies = F.count(F.when(F.col(KIND) != NULL, F.lit(1))).over(Window.partitionBy(KEY))
+        counted = frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND)))
+        frame = _held(counted)
+    found = {row[KIND]: row["count"] for row in frame.groupBy(KIND).count().collect()}
+    return Changes(frame, {kind: found.get(kind, 0) for kind in KINDS}, sum(found.values()), 0, 0, policy)
+
+
+def _held(frame: DataFrame) -> DataFrame:
+    """Compute the frame now, once and for all."""
+    return frame.select(KIND, KEY, VALUE, PARTITION, *_headers(frame)).localCheckpoint(eager=True)
 
 
 def _headers(frame: DataFrame) -> list[str]:
