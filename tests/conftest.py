@@ -32,6 +32,15 @@ def broker() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def registry() -> str:
+    """Address of a schema registry with Confluent's API; UPSERT_KAFKA_TEST_REGISTRY names one that runs already."""
+    running = os.environ.get("UPSERT_KAFKA_TEST_REGISTRY")
+    if not running:
+        pytest.skip("UPSERT_KAFKA_TEST_REGISTRY names no schema registry")
+    return running
+
+
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One local Spark with the Kafka and Avro jars, and a catalog in memory."""
     import pyspark

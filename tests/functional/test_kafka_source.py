@@ -13,12 +13,13 @@ from kafka import KafkaAdminClient, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import options, slices, source, topics, views
-from dbt.adapters.upsert_kafka.errors import OptionsError, UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import OptionsError, SchemaRegistryError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.slices import Slice
 from dbt.adapters.upsert_kafka.source import Reading
 from tests.functional.topic_writer import Message, write
+from tests.tables import Table
 
 # Recent, so that retention leaves the records alone.
 HOUR_AGO = int(time.time() * 1000) - 3_600_000
@@ -341,7 +342,7 @@ CDC: dict[str, tuple[list[Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("stream", CDC)
 def test_a_stream_of_changes_is_a_changelog_and_with_a_key_the_table(
-    stream: str, sources: Sources, broker: str, topic_name: str
+    stream: str, sources: Sources, broker: str, topic_name: str, schema_name: str
 ) -> None:
     messages, config = CDC[stream]
     write(broker, topic_name, [Message(value, key=str(i)) for i, value in enumerate(messages)])
@@ -349,6 +350,9 @@ def test_a_stream_of_changes_is_a_changelog_and_with_a_key_the_table(
     assert [tuple(row) for row in sources.table.collect()] == CHANGELOG
     sources.run(CDC_COLUMNS, SHOWN, topic=topic_name, unique_key="id", **config)
     assert sources.rows() == CURRENT
+    table = Table(sources.spark, broker, f"{topic_name}.published", schema_name)
+    assert table.publish(sources.table)._message == "+2 ~0 -0 =0"
+    assert table.view() == CURRENT
 
 
 def test_a_key_that_changes_leaves_no_row_behind(sources: Sources, broker: str, topic_name: str) -> None:
@@ -392,3 +396,25 @@ def test_columns_that_make_no_schema_are_refused(
 ) -> None:
     with pytest.raises(OptionsError, match=message):
         sources.run(columns, topic="kafka_source.any", **config)
+
+
+def test_a_missing_field_fails_where_that_is_asked_for(sources: Sources, broker: str, topic_name: str) -> None:
+    write(broker, topic_name, [Message({"n": 1, "m": None}), Message({"n": 2})])
+    sources.run({"n": "int", "m": "int"}, "n", topic=topic_name, json_fail_on_missing_field=True)
+    with pytest.raises(Exception, match="offset 1: the value is not json"):
+        sources.rows()
+
+
+@pytest.mark.registry
+def test_without_columns_the_registry_has_the_schema(
+    spark: SparkSession, broker: str, registry: str, topic_name: str, schema_name: str
+) -> None:
+    table = Table(spark, broker, topic_name, schema_name)
+    config: dict[str, Any] = {"format": "avro-confluent", "value_fields_include": "EXCEPT_KEY", "avro_confluent_url": registry}
+    table.publish([(1, "a"), (2, "b"), (1, "c")][1:], **config)
+    sources = Sources(spark, broker, topic_name)
+    sources.run({}, "id, name", topic=topic_name, unique_key="id", **config)
+    assert sources.rows() == table.view() == [(1, "c"), (2, "b")]
+    with pytest.raises(SchemaRegistryError, match="no subject 'nowhere' to read the value"):
+        sources.run({"name": "string"}, topic=topic_name, format="avro-confluent", avro_confluent_url=registry,
+                    value_avro_confluent_subject="nowhere")  # fmt: skip

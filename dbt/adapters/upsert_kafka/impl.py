@@ -89,6 +89,7 @@ class UpsertKafkaAdapter(SparkAdapter):
                 relation=relation,
                 existing=existing,
                 full_refresh=full_refresh,
+                registry=self.config.credentials.schema_registry,
                 on_schema_change=model["config"].get("on_schema_change") or "ignore",
                 mode="check" if self._is_partial else "preview" if dry_run else "publish",
             )
@@ -148,7 +149,9 @@ class UpsertKafkaAdapter(SparkAdapter):
         return self.connections.get_thread_connection().handle
 
     def _source_layout(self, model: dict[str, Any], parsed: options.ModelOptions) -> Records:
-        return source.layout(self._handle().spark, model["name"], parsed, model["columns"])
+        return source.layout(
+            self._handle().spark, model["name"], parsed, model["columns"], self.config.credentials.schema_registry
+        )
 
     def _kafka(self, parsed: options.ModelOptions) -> KafkaSettings:
         return KafkaSettings.of(self.config.credentials, parsed.bootstrap_servers, parsed.properties)

@@ -5,8 +5,9 @@ The one place that shows the whole way; each step is a module of its own, in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
@@ -57,6 +58,8 @@ class Request:
     on_schema_change: str = "ignore"
     full_refresh: bool = False
     mode: Mode = "publish"
+    registry: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The profile's schema registry."""
 
 
 @dataclass
@@ -138,7 +141,7 @@ def layout_of(rows: DataFrame, request: Request) -> Records:
     problems = layout.problems() + records.expression_problems(request.options, rows)
     if problems:
         raise OptionsError("\n".join(f"{request.model}: {problem}" for problem in problems))
-    return layout
+    return layout.prepared(request.registry, writes=request.mode == "publish")
 
 
 def _old_keys_are_foreign(spark: SparkSession, layout: Records, topic: Topic | None, request: Request) -> bool:

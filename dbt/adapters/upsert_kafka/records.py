@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
@@ -41,6 +42,16 @@ class Records:
         """What the formats can't carry."""
         of_key = self.key_format.problems(self.key) if self.key.fields else []
         return of_key + self.value_format.problems(self.value)
+
+    def prepared(self, registry: Mapping[str, Any], writes: bool) -> Records:
+        """With what only the schema registry knows; comes before `encode` and `decode`."""
+        key = self.key_format.prepare(self.key, registry, writes) if self.key.fields else self.key
+        return replace(self, key=key, value=self.value_format.prepare(self.value, registry, writes))
+
+    def prepared_to_read(self, registry: Mapping[str, Any]) -> Records:
+        """The same for messages of other writers."""
+        key = self.key_format.prepare_to_read(self.key, registry) if self.reads_key else self.key
+        return replace(self, key=key, value=self.value_format.prepare_to_read(self.value, registry))
 
     def encode(self, rows: DataFrame, options: ModelOptions) -> DataFrame:
         """Rows as `key`, `value`, and what the options say of each: `null_key`, `doomed` (delete_when), `sequence`, `headers`."""
@@ -96,7 +107,9 @@ class Records:
     def key_layout(self) -> str:
         """What must stay the same for a key's bytes to stay the same."""
         fields = [[field.name, field.type.simpleString()] for field in self.key.fields]
-        return json.dumps({"format": self.key_format.name, "fields": fields, "options": dict(self.key.options)}, sort_keys=True)
+        # Older schemas that can be read say nothing of the bytes that are written.
+        options = {name: value for name, value in self.key.options.items() if name != "schemas"}
+        return json.dumps({"format": self.key_format.name, "fields": fields, "options": options}, sort_keys=True)
 
 
 def layout(options: ModelOptions, topic: str, schema: StructType) -> Records:

@@ -14,10 +14,12 @@ from dbt.adapters.events.logging import AdapterLogger
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import StructField, StructType
 
 from dbt.adapters.upsert_kafka import reading, records, slices, views
 from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.formats import Role, avro_confluent
 from dbt.adapters.upsert_kafka.formats.changelog import ROW_KIND
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
@@ -27,6 +29,7 @@ from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 
 logger = AdapterLogger("upsert_kafka")
 
+AVRO_CONFLUENT = avro_confluent.AvroConfluent.name
 LATER = "the columns of a source are those of its messages, and what the SELECT derives belongs into a model on top of it"
 
 
@@ -76,22 +79,43 @@ def expose(spark: SparkSession, sql: str, layout: Records, request: Request) -> 
     )
 
 
-def layout(spark: SparkSession, model: str, options: ModelOptions, columns: Mapping[str, Mapping[str, Any]]) -> Records:
-    """How messages become the columns that the model's YAML declares."""
-    schema = schema_of(spark, model, columns)
+def layout(
+    spark: SparkSession,
+    model: str,
+    options: ModelOptions,
+    columns: Mapping[str, Mapping[str, Any]],
+    registry: Mapping[str, Any] | None = None,
+) -> Records:
+    """How messages become the columns that the model's YAML declares, or the schema registry if it declares none."""
+    registered = _registered(spark, options, registry or {}) if not _declared(columns) else None
+    schema = registered or schema_of(spark, model, columns)
     check_columns(options, model, schema.names)
     found = records.layout(options, options.topic or options.topic_pattern or "", schema)
     problems = found.problems()
     if problems:
         raise OptionsError("\n".join(f"{model}: {problem.replace('be written', 'be read')}" for problem in problems))
-    return found
+    return found.prepared_to_read(registry or {})
+
+
+def _registered(spark: SparkSession, options: ModelOptions, registry: Mapping[str, Any]) -> StructType | None:
+    """The columns of the newest schemas: the value's, and those of the key that the value lacks."""
+    key_format = options.key_format if options.unique_key else ""
+    sides: list[tuple[Role, str, Mapping[str, Any], str]] = [
+        ("value", options.value_format, options.value_format_options, ""),
+        ("key", key_format, options.key_format_options, options.key_fields_prefix or ""),
+    ]
+    fields: dict[str, StructField] = {}
+    for role, format, settings, prefix in sides:
+        schema = avro_confluent.latest_schema(options.topic or "", role, settings, registry) if format == AVRO_CONFLUENT else None
+        if schema is not None:
+            record = spark.range(0).select(from_avro(F.lit(None).cast("binary"), schema).alias("r")).select("r.*")
+            fields = {prefix + f.name: StructField(prefix + f.name, f.dataType) for f in record.schema.fields} | fields
+    return StructType(list(fields.values())) if fields else None
 
 
 def schema_of(spark: SparkSession, model: str, columns: Mapping[str, Mapping[str, Any]]) -> StructType:
     """The columns with their types; documented metadata columns are none of the message's."""
-    declared = {
-        str(c["name"]): c.get("data_type") for c in columns.values() if str(c["name"]).lower() not in {*METADATA, ROW_KIND}
-    }
+    declared = _declared(columns)
     if not declared:
         raise OptionsError(
             f"{model}: a kafka_source needs its columns with their data_type in the model's YAML: they are its messages' schema"
@@ -110,6 +134,10 @@ def schema_of(spark: SparkSession, model: str, columns: Mapping[str, Mapping[str
     if problems:
         raise OptionsError("\n".join(problems))
     return StructType(fields)
+
+
+def _declared(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, str | None]:
+    return {str(c["name"]): c.get("data_type") for c in columns.values() if str(c["name"]).lower() not in {*METADATA, ROW_KIND}}
 
 
 def query(options: ModelOptions, layout: Records, table: str) -> str:

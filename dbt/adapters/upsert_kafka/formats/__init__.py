@@ -84,6 +84,10 @@ class Format(ABC):
         """
         return side
 
+    def prepare_to_read(self, side: Side, registry: Mapping[str, Any]) -> Side:
+        """The side for messages of other writers; comes before `decode`. Nothing is registered or checked."""
+        return side
+
     @abstractmethod
     def encode(self, side: Side) -> str:
         """SQL expression over the fields' columns that gives the side's bytes (BINARY)."""

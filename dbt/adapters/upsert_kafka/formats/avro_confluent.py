@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
-from dbt.adapters.upsert_kafka.formats import Format, Side, avro
+from dbt.adapters.upsert_kafka.formats import Format, Role, Side, avro
 from dbt.adapters.upsert_kafka.schema_registry import RegistrySettings, connect
 from dbt.adapters.upsert_kafka.sql import let
 
@@ -37,7 +37,7 @@ class AvroConfluent(Format):
 
     def prepare(self, side: Side, registry: Mapping[str, Any], writes: bool) -> Side:
         client = connect(RegistrySettings.of(registry, side.options))
-        subject = side.options.get("subject") or f"{side.topic}-{side.role}"
+        subject = subject_of(side.topic, side.role, side.options)
         schema = side.options.get("schema") or avro.avro_schema(side)
         schema_id = client.register(subject, schema) if writes else client.find(subject, schema)
         if schema_id is None:
@@ -45,6 +45,16 @@ class AvroConfluent(Format):
             schema_id = _UNREGISTERED
         known = {**client.schemas(subject), schema_id: schema}
         return replace(side, options={**side.options, SCHEMA_ID: schema_id, SCHEMAS: known})
+
+    def prepare_to_read(self, side: Side, registry: Mapping[str, Any]) -> Side:
+        subject = subject_of(side.topic, side.role, side.options)
+        known = connect(RegistrySettings.of(registry, side.options)).schemas(subject)
+        if not known:
+            raise SchemaRegistryError(
+                f"The schema registry has no subject '{subject}' to read the {side.role} of topic '{side.topic}' with: "
+                f"set {side.role}_avro_confluent_subject"
+            )
+        return replace(side, options={**side.options, SCHEMA_ID: _UNREGISTERED, SCHEMAS: known})
 
     def encode(self, side: Side) -> str:
         return f"concat({_header(_prepared(side)[SCHEMA_ID])}, {avro.write_body(self.name, side, legacy=True)})"
@@ -61,6 +71,17 @@ class AvroConfluent(Format):
         records = f"CASE substring({payload}, 1, 5) {cases} END"
         body = let("r", records, avro.read_columns(self.name, side, payload, "r"))
         return f"CASE WHEN {payload} IS NOT NULL THEN {body} END"
+
+
+def subject_of(topic: str, role: Role, options: Mapping[str, Any]) -> str:
+    """Where the registry has the schemas of one side."""
+    return str(options.get("subject") or f"{topic}-{role}")
+
+
+def latest_schema(topic: str, role: Role, options: Mapping[str, Any], registry: Mapping[str, Any]) -> str | None:
+    """The newest schema of one side, if there is one."""
+    known = connect(RegistrySettings.of(registry, options)).schemas(subject_of(topic, role, options))
+    return list(known.values())[-1] if known else None
 
 
 def _prepared(side: Side) -> Mapping[str, Any]:

@@ -46,7 +46,11 @@ class Json(Format):
         parsed = f"from_json(CAST({payload} AS STRING), {quote_literal(ddl)}, {quote_map(options)})"
         columns = {f.column: f"r.{quote_identifier(f.name)}" for f in side.fields}
         # from_json gives NULL for an empty string
-        body = checked_struct(self.name, side, payload, columns, f"r IS NOT NULL AND r.{CORRUPT} IS NULL")
+        readable = f"r IS NOT NULL AND r.{CORRUPT} IS NULL"
+        if side.options.get("fail_on_missing_field"):
+            names = ", ".join(quote_literal(f.name) for f in side.fields)
+            readable += f" AND size(array_except(array({names}), json_object_keys(CAST({payload} AS STRING)))) = 0"
+        body = checked_struct(self.name, side, payload, columns, readable)
         return f"CASE WHEN {payload} IS NOT NULL THEN {let('r', parsed, body)} END"
 
 
