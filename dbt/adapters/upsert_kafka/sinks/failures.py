@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+# What PySpark raises: Py4J's errors, its own, and those of Spark Connect. The cause is only in their text.
+SPARK_ERRORS = (PySparkException, Py4JError)
+
 # Kafka's error classes without "Exception" or "Error": the names are the same in Java and kafka-python, and in the text of a
 # Spark exception they are all that is left of the cause. The first that is found wins, so causes come before their consequences.
 REASONS: Mapping[str, str] = {
@@ -26,6 +32,8 @@ REASONS: Mapping[str, str] = {
     ),
     "RecordBatchTooLarge": "a batch is larger than the topic's segment.bytes; lower batch.size (`properties`)",
     "NotEnoughReplicas": "fewer replicas are in sync than the topic's min.insync.replicas asks for; bring the brokers back",
+    "InvalidTxnState": "its transaction was ended by the broker or by a newer run of the same model",
+    "InvalidProducerIdMapping": "its transaction was ended by the broker or by a newer run of the same model",
     "InvalidRecord": "the broker refused a record; a compacted topic takes no record without a key",
     "InvalidTimestamp": "the broker refused a record's timestamp; see the topic's message.timestamp settings",
     "UnknownTopicOrPartition": "the topic was deleted, or a partition is not there",

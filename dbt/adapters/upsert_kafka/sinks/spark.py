@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
-from dbt.adapters.upsert_kafka.sinks.failures import first_line, reason
+from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS, first_line, reason
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -52,8 +52,7 @@ class SparkSink(Sink):
             options["includeHeaders"] = "true"
         try:
             records.select(*columns).write.format("kafka").options(**options).option("topic", target.topic).save()
-        except Exception as error:
-            # PySpark raises Py4J's, its own and gRPC's errors here, all with the cause only in their text.
+        except SPARK_ERRORS as error:
             logger.debug(f"Writing topic '{target.topic}' failed: {error}")
             why = reason(str(error), target.kafka.bootstrap_servers) or first_line(error)
             raise DeliveryError(

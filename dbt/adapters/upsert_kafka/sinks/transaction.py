@@ -1,0 +1,242 @@
+"""Delivery in one Kafka transaction: `exactly-once`.
+
+The driver opens the transaction, every Spark task writes with its producer id to partitions that it alone owns, the driver commits:
+one decision, after which readers with `read_committed` see all of it or nothing. No record passes through the driver. Which
+records, and to which partition each goes, was decided before.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+from dbt.adapters.events.logging import AdapterLogger
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin._partitions import OffsetSpec
+from kafka.errors import KafkaError
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError
+from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, protocol, record_batch, task
+from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS, first_line, reason
+from dbt.adapters.upsert_kafka.sinks.protocol import Client
+from dbt.adapters.upsert_kafka.sinks.record_batch import HEADER_BYTES, MOST_OVERHEAD, Identity
+
+logger = AdapterLogger("upsert_kafka")
+
+DEFAULTS = {
+    "compression.type": "lz4",
+    "batch.size": str(512 * 1024),
+    "delivery.timeout.ms": "120000",
+    # Kafka's default maximum; a write that takes longer is aborted by the broker.
+    "transaction.timeout.ms": "900000",
+}
+ATTEMPTS = 3
+VISIBLE_SECONDS = 30
+READ_COMMITTED = 1
+# Signs of a task that was lost or repeated, not refused: the same write with a new epoch may succeed.
+AGAIN = re.compile(
+    "SecondAttemptError|OutOfOrderSequence|UnknownProducerId|Python worker exited unexpectedly|Python worker failed to connect back"
+    "|ExecutorLostFailure|FetchFailed|TransactionAbortable"
+)
+FENCED = re.compile("ProducerFenced|InvalidProducerEpoch|InvalidProducerIdMapping|InvalidTxnState")
+CANCELLED = re.compile("cancell?ed", re.IGNORECASE)
+
+# A cluster's workers need not have this package.
+for module in (record_batch, protocol, task):
+    cloudpickle.register_pickle_by_value(module)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """What the brokers allow."""
+
+    batch_bytes: int
+    timeout_ms: int
+
+
+class TransactionSink(Sink):
+    """One Kafka transaction for all records.
+
+    Args:
+        parallelism: number of Spark tasks that write, at most one for each partition; Spark's number if not given.
+    """
+
+    def __init__(self, parallelism: int | None = None) -> None:
+        self._parallelism = parallelism
+
+    def deliver(self, records: DataFrame, target: Target) -> Delivery:
+        if target.transactional_id is None:
+            raise ValueError("a transaction needs a transactional id")
+        limits = _limits(target)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return _Run(target, target.transactional_id, limits, self._parallelism).deliver(records)
+            except _AgainError as again:
+                logger.debug(f"Topic '{target.topic}': write {attempt} of {ATTEMPTS} was aborted: {again}")
+                last = again
+        raise DeliveryError(
+            f"Topic '{target.topic}': Spark lost tasks in {ATTEMPTS} writes, the last time with: {last}. "
+            "Nothing of this run is visible to read_committed readers; the next run writes it."
+        )
+
+
+class _AgainError(Exception):
+    """The transaction is aborted and may be tried again."""
+
+
+class _Run:
+    """One try: open, write, commit; or abort."""
+
+    def __init__(self, target: Target, transactional_id: str, limits: _Limits, parallelism: int | None) -> None:
+        self._target = target
+        self._id = transactional_id
+        self._limits = limits
+        self._parallelism = parallelism
+        self._arguments = target.kafka.python_client()
+        self._patience = int(_property(target, "delivery.timeout.ms")) / 1000
+        self._started = time.monotonic()
+
+    def deliver(self, records: DataFrame) -> Delivery:
+        identity = self._open()
+        try:
+            reports = self._write(records, identity)
+        except BaseException as error:
+            # Also for Ctrl-C: a transaction left open would hold back the topic's readers until it times out.
+            self._fail(error)
+        if reports:
+            self._commit(identity)
+            self._wait_until_visible(reports)
+        return Delivery(
+            guarantee="exactly-once",
+            records=sum(report.records for report in reports),
+            bytes=sum(report.bytes for report in reports),
+            transactional_id=self._id,
+            offsets={report.partition: (report.first_offset, report.last_offset) for report in reports},
+        )
+
+    def _open(self) -> Identity:
+        try:
+            with Client(self._arguments, self._patience) as client:
+                return client.open(self._id, self._limits.timeout_ms)
+        except KafkaError as error:
+            raise self._error(error, "Nothing was written.") from None
+
+    def _write(self, records: DataFrame, identity: Identity) -> list[Row]:
+        assignment = task.Assignment(
+            identity=identity,
+            topic=self._target.topic,
+            arguments=self._arguments,
+            patience=self._patience,
+            batch_bytes=self._limits.batch_bytes,
+            compression=_property(self._target, "compression.type"),
+        )
+        spark = records.sparkSession
+        tasks = min(self._target.partitions, self._parallelism or int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
+        columns = [name for name in ("key", "value", "partition", "headers", "timestamp") if name in records.columns]
+        owned = records.repartition(tasks, _owner(spark, tasks))
+        if "seq" in records.columns:
+            owned = owned.sortWithinPartitions("seq")
+        return owned.select(*columns).mapInArrow(task.writer(assignment), task.REPORT).collect()
+
+    def _fail(self, error: BaseException) -> None:
+        """Abort, and say why."""
+        logger.debug(f"Writing topic '{self._target.topic}' failed: {error!r}")
+        state = self._abort()
+        if not isinstance(error, SPARK_ERRORS):
+            raise error
+        text = str(error)
+        if CANCELLED.search(text):
+            raise DeliveryError(f"Topic '{self._target.topic}': the write was cancelled. {state}") from None
+        if AGAIN.search(text) and not reason(text, ""):
+            raise _AgainError(first_line(error)) from None
+        raise self._error(error, state) from None
+
+    def _abort(self) -> str:
+        """A new epoch aborts the transaction and fences tasks that still write; says what readers see."""
+        try:
+            self._open()
+        except UpsertKafkaError as error:
+            logger.debug(f"Aborting '{self._id}' failed: {error}")
+            seconds = self._limits.timeout_ms // 1000
+            return (
+                "Nothing of this run will be visible to read_committed readers, but its transaction could not be aborted now: "
+                f"until the next run, or for at most {seconds} s, they do not see what others write after it."
+            )
+        return "Nothing of this run is visible to read_committed readers; the next run writes it."
+
+    def _commit(self, identity: Identity) -> None:
+        try:
+            with Client(self._arguments, self._patience) as client:
+                client.commit(identity)
+        except KafkaError as error:
+            if FENCED.search(repr(error)):
+                raise self._error(error, "Nothing of this run is visible, unless the answer to its commit was lost.") from None
+            raise self._error(
+                error, "The commit was not confirmed: all of this run is visible, or nothing; the next run finds out and completes it."
+            ) from None
+
+    def _wait_until_visible(self, reports: list[Row]) -> None:
+        """The decision is made; wait until every partition has its marker, so that who reads next sees all of it."""
+        last = {TopicPartition(self._target.topic, report.partition): report.last_offset for report in reports}
+        until = time.monotonic() + VISIBLE_SECONDS
+        with self._target.kafka.admin() as admin:
+            while time.monotonic() < until:
+                ends = admin.list_partition_offsets({p: OffsetSpec.LATEST for p in last}, isolation_level=READ_COMMITTED)
+                if all(ends[p].offset > offset for p, offset in last.items() if offset is not None):
+                    return
+                time.sleep(0.02)
+        logger.debug(f"Topic '{self._target.topic}': committed, but held back for readers by another open transaction")
+
+    def _error(self, error: BaseException, state: str) -> DeliveryError:
+        text = f"{type(error).__name__}: {error}"
+        logger.debug(f"Topic '{self._target.topic}': {text}")
+        timeout = self._limits.timeout_ms
+        if "InvalidTransactionTimeout" in text:
+            why = f"transaction.timeout.ms={timeout} is more than the brokers' transaction.max.timeout.ms; lower it in `properties`"
+        elif FENCED.search(text) and time.monotonic() - self._started >= timeout / 1000:
+            why = f"the write took longer than transaction.timeout.ms={timeout}, so the broker aborted it; raise it in `properties`"
+        else:
+            why = reason(text, self._target.kafka.bootstrap_servers) or first_line(error)
+        return DeliveryError(f"Topic '{self._target.topic}': {why}. {state}")
+
+
+def _owner(spark: SparkSession, tasks: int) -> str | object:
+    """A column that sends partition p to task p modulo `tasks`, for Spark's hash would put two of them on one task and none on another."""
+    candidates = max(64, 32 * tasks)
+    slots = spark.sql(f"SELECT transform(sequence(0, {candidates}), x -> pmod(hash(x), {tasks})) AS slots").first()
+    assert slots is not None
+    salts = [slots.slots.index(slot) for slot in range(tasks)]
+    return F.element_at(F.array(*map(F.lit, salts)), F.col("partition") % tasks + 1)
+
+
+def _property(target: Target, name: str) -> str:
+    return target.kafka.properties.get(name, DEFAULTS[name])
+
+
+def _limits(target: Target) -> _Limits:
+    """Ask the brokers what they allow; where that may not be asked, Kafka's defaults count."""
+    batch_bytes, timeout = int(_property(target, "batch.size")), int(_property(target, "transaction.timeout.ms"))
+    with target.kafka.admin() as admin:
+        try:
+            found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, target.topic)], config_filter="all")
+            largest = int(found["topic"][target.topic]["max.message.bytes"]["value"])
+            batch_bytes = min(batch_bytes, largest - HEADER_BYTES - MOST_OVERHEAD)
+            [broker, *_] = [str(b["broker_id"]) for b in admin.describe_cluster()["brokers"]]
+            found = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, broker)], config_filter="all")
+            longest = int(found["broker"][broker]["transaction.max.timeout.ms"]["value"])
+        except KafkaError as error:
+            logger.debug(f"Topic '{target.topic}': limits not known: {error!r}")
+            return _Limits(batch_bytes, timeout)
+    if timeout > longest:
+        if "transaction.timeout.ms" in target.kafka.properties:
+            raise DeliveryError(
+                f"Topic '{target.topic}': transaction.timeout.ms={timeout} (`properties`) is more than the brokers' "
+                f"transaction.max.timeout.ms={longest}. Nothing was written."
+            )
+        timeout = longest
+    return _Limits(batch_bytes, timeout)
