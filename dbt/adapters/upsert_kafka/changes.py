@@ -72,11 +72,11 @@ class Changes:
         return sum(self.counts[kind] for kind in (*WRITTEN, REPUBLISH))
 
     def records(self) -> DataFrame:
-        """What is to be written: `key, value, partition, seq, headers`."""
+        """What is to be written: `key, value, partition, headers`, and `seq` where a key has two records."""
         written = self.frame.where(F.col(KIND).isin(*WRITTEN, REPUBLISH))
         value = F.when(F.col(KIND) != DELETE, F.col(VALUE))
         if self.policy.update_mode != "retract" or not self.policy.writes_nulls:
-            return written.select(KEY, value.alias(VALUE), PARTITION, F.lit(0).alias("seq"), *_headers(written))
+            return written.select(KEY, value.alias(VALUE), PARTITION, *_headers(written))
         null, new = (
             F.struct(F.lit(0).alias("seq"), F.lit(None).cast("binary").alias(VALUE)),
             F.struct(F.lit(1).alias("seq"), value.alias(VALUE)),

@@ -274,7 +274,9 @@ class Writer:
             transactional_id=self._identity.transactional_id,
             acks=ALL_REPLICAS,
             timeout_ms=self._client.manager.config["request_timeout_ms"],
-            topic_data=[data(name=self._topic, partition_data=[data.PartitionProduceData(index=lane.partition, records=batch.payload)])],
+            topic_data=[
+                data(name=self._topic, partition_data=[data.PartitionProduceData(index=lane.partition, records=batch.payload)])
+            ],
             max_version=8,
         )
         leader = self._client.manager.cluster.leader_for_partition(TopicPartition(self._topic, lane.partition))

@@ -27,15 +27,20 @@ Guarantee = Literal["none", "at-least-once"]
 
 
 class SparkSink(Sink):
-    """Spark's Kafka sink, acknowledged by nobody (`none`) or by all in-sync replicas (`at-least-once`)."""
+    """Spark's Kafka sink, acknowledged by nobody (`none`) or by all in-sync replicas (`at-least-once`).
+
+    Args:
+        parallelism: number of Spark tasks that write; Spark's number if not given.
+    """
 
     PROPERTIES: ClassVar[dict[str, dict[str, str]]] = {
         "none": {"acks": "0", "enable.idempotence": "false"},
         "at-least-once": {"acks": "all", "enable.idempotence": "true"},
     }
 
-    def __init__(self, guarantee: Guarantee = "at-least-once") -> None:
+    def __init__(self, guarantee: Guarantee = "at-least-once", parallelism: int | None = None) -> None:
         self.guarantee = guarantee
+        self._parallelism = parallelism
 
     def deliver(self, records: DataFrame, target: Target) -> Delivery:
         if "timestamp" in records.columns:
@@ -45,7 +50,10 @@ class SparkSink(Sink):
             )
         if "seq" in records.columns:
             # A producer keeps the order in which its task hands records over, so one task must own the key.
-            records = records.repartition("key").sortWithinPartitions("seq")
+            tasks = (self._parallelism,) if self._parallelism else ()
+            records = records.repartition(*tasks, "key").sortWithinPartitions("seq")
+        elif self._parallelism:
+            records = records.repartition(self._parallelism)
         columns = [column for column in ("key", "value", "partition", "headers") if column in records.columns]
         options = target.kafka.spark_sink(**PRODUCER_DEFAULTS, **self.PROPERTIES[self.guarantee])
         if "headers" in columns:

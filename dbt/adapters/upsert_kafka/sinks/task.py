@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +46,10 @@ class Assignment:
         return f"Assignment({self.identity}, {self.topic!r})"
 
 
-def writer(assignment: Assignment) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def writer(assignment: Assignment) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     """The function for `mapInArrow`: rows of `key, value, partition[, headers][, timestamp]` to rows of REPORT."""
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         if context is None or context.attemptNumber() > 0:
             raise SecondAttemptError("second attempt of a task in a transaction")
@@ -76,7 +76,7 @@ def writer(assignment: Assignment) -> Callable[[Iterator[pa.RecordBatch]], Itera
     return write
 
 
-def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     for batch in batches:
         if batch.num_rows:
@@ -100,9 +100,7 @@ def _write(out: Writer, table: pa.Table, encoder: Encoder, batch_bytes: int, sha
         _write_partition(out, partition, table.slice(start, end - start), encoder, batch_bytes, shape)
 
 
-def _write_partition(
-    out: Writer, partition: int, table: pa.Table, encoder: Encoder, batch_bytes: int, shape: int
-) -> None:
+def _write_partition(out: Writer, partition: int, table: pa.Table, encoder: Encoder, batch_bytes: int, shape: int) -> None:
     table = table.combine_chunks()
     keys, values = (_chunk(table.column(name)) for name in ("key", "value"))
     headers = _chunk(table.column("headers")) if "headers" in table.column_names else None

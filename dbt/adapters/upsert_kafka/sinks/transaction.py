@@ -1,8 +1,8 @@
 """Delivery in one Kafka transaction: `exactly-once`.
 
-The driver opens the transaction, every Spark task writes with its producer id to partitions that it alone owns, the driver commits:
-one decision, after which readers with `read_committed` see all of it or nothing. No record passes through the driver. Which
-records, and to which partition each goes, was decided before.
+The driver opens the transaction, every Spark task writes with its producer id to partitions that it alone owns, the driver
+commits: one decision, after which readers with `read_committed` see all of it or nothing. No record passes through the driver.
+Which records, and to which partition each goes, was decided before.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from typing import NoReturn
 
 from dbt.adapters.events.logging import AdapterLogger
 from kafka import TopicPartition
@@ -17,7 +18,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.admin._partitions import OffsetSpec
 from kafka.errors import KafkaError
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError
@@ -40,11 +42,10 @@ VISIBLE_SECONDS = 30
 READ_COMMITTED = 1
 # Signs of a task that was lost or repeated, not refused: the same write with a new epoch may succeed.
 AGAIN = re.compile(
-    "SecondAttemptError|OutOfOrderSequence|UnknownProducerId|Python worker exited unexpectedly|Python worker failed to connect back"
-    "|ExecutorLostFailure|FetchFailed|TransactionAbortable"
+    "SecondAttemptError|OutOfOrderSequence|UnknownProducerId|TransactionAbortable"
+    "|Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure|FetchFailed"
 )
 FENCED = re.compile("ProducerFenced|InvalidProducerEpoch|InvalidProducerIdMapping|InvalidTxnState")
-CANCELLED = re.compile("cancell?ed", re.IGNORECASE)
 
 # A cluster's workers need not have this package.
 for module in (record_batch, protocol, task):
@@ -102,27 +103,34 @@ class _Run:
         self._started = time.monotonic()
 
     def deliver(self, records: DataFrame) -> Delivery:
-        identity = self._open()
-        try:
-            reports = self._write(records, identity)
-        except BaseException as error:
-            # Also for Ctrl-C: a transaction left open would hold back the topic's readers until it times out.
-            self._fail(error)
+        with self._client() as client:
+            identity = self._open(client)
+            try:
+                reports = self._write(records, identity)
+            except BaseException as error:
+                # Also for Ctrl-C: a transaction left open would hold back the topic's readers until it times out.
+                self._fail(error)
+            if reports:
+                self._commit(client, identity)
         if reports:
-            self._commit(identity)
             self._wait_until_visible(reports)
         return Delivery(
             guarantee="exactly-once",
             records=sum(report.records for report in reports),
             bytes=sum(report.bytes for report in reports),
             transactional_id=self._id,
-            offsets={report.partition: (report.first_offset, report.last_offset) for report in reports},
+            offsets={report.partition: (report.first_offset, report.last_offset) for report in sorted(reports)},
         )
 
-    def _open(self) -> Identity:
+    def _client(self) -> Client:
         try:
-            with Client(self._arguments, self._patience) as client:
-                return client.open(self._id, self._limits.timeout_ms)
+            return Client(self._arguments, self._patience)
+        except KafkaError as error:
+            raise self._error(error, "Nothing was written.") from None
+
+    def _open(self, client: Client) -> Identity:
+        try:
+            return client.open(self._id, self._limits.timeout_ms)
         except KafkaError as error:
             raise self._error(error, "Nothing was written.") from None
 
@@ -136,22 +144,20 @@ class _Run:
             compression=_property(self._target, "compression.type"),
         )
         spark = records.sparkSession
-        tasks = min(self._target.partitions, self._parallelism or int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
+        tasks = min(self._target.partitions, self._parallelism or _slots(spark))
         columns = [name for name in ("key", "value", "partition", "headers", "timestamp") if name in records.columns]
         owned = records.repartition(tasks, _owner(spark, tasks))
         if "seq" in records.columns:
             owned = owned.sortWithinPartitions("seq")
         return owned.select(*columns).mapInArrow(task.writer(assignment), task.REPORT).collect()
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> NoReturn:
         """Abort, and say why."""
         logger.debug(f"Writing topic '{self._target.topic}' failed: {error!r}")
         state = self._abort()
         if not isinstance(error, SPARK_ERRORS):
             raise error
         text = str(error)
-        if CANCELLED.search(text):
-            raise DeliveryError(f"Topic '{self._target.topic}': the write was cancelled. {state}") from None
         if AGAIN.search(text) and not reason(text, ""):
             raise _AgainError(first_line(error)) from None
         raise self._error(error, state) from None
@@ -159,7 +165,9 @@ class _Run:
     def _abort(self) -> str:
         """A new epoch aborts the transaction and fences tasks that still write; says what readers see."""
         try:
-            self._open()
+            # A client of its own: an interrupt may have left the other in the middle of an answer.
+            with self._client() as client:
+                self._open(client)
         except UpsertKafkaError as error:
             logger.debug(f"Aborting '{self._id}' failed: {error}")
             seconds = self._limits.timeout_ms // 1000
@@ -169,15 +177,15 @@ class _Run:
             )
         return "Nothing of this run is visible to read_committed readers; the next run writes it."
 
-    def _commit(self, identity: Identity) -> None:
+    def _commit(self, client: Client, identity: Identity) -> None:
         try:
-            with Client(self._arguments, self._patience) as client:
-                client.commit(identity)
+            client.commit(identity)
         except KafkaError as error:
             if FENCED.search(repr(error)):
                 raise self._error(error, "Nothing of this run is visible, unless the answer to its commit was lost.") from None
             raise self._error(
-                error, "The commit was not confirmed: all of this run is visible, or nothing; the next run finds out and completes it."
+                error,
+                "The commit was not confirmed: all of this run is visible, or nothing; the next run finds out and completes it.",
             ) from None
 
     def _wait_until_visible(self, reports: list[Row]) -> None:
@@ -186,7 +194,7 @@ class _Run:
         until = time.monotonic() + VISIBLE_SECONDS
         with self._target.kafka.admin() as admin:
             while time.monotonic() < until:
-                ends = admin.list_partition_offsets({p: OffsetSpec.LATEST for p in last}, isolation_level=READ_COMMITTED)
+                ends = admin.list_partition_offsets(dict.fromkeys(last, OffsetSpec.LATEST), isolation_level=READ_COMMITTED)
                 if all(ends[p].offset > offset for p, offset in last.items() if offset is not None):
                     return
                 time.sleep(0.02)
@@ -197,16 +205,29 @@ class _Run:
         logger.debug(f"Topic '{self._target.topic}': {text}")
         timeout = self._limits.timeout_ms
         if "InvalidTransactionTimeout" in text:
-            why = f"transaction.timeout.ms={timeout} is more than the brokers' transaction.max.timeout.ms; lower it in `properties`"
+            why = (
+                f"transaction.timeout.ms={timeout} is more than the brokers' transaction.max.timeout.ms; lower it in `properties`"
+            )
         elif FENCED.search(text) and time.monotonic() - self._started >= timeout / 1000:
-            why = f"the write took longer than transaction.timeout.ms={timeout}, so the broker aborted it; raise it in `properties`"
+            why = (
+                f"the write took longer than transaction.timeout.ms={timeout}, so the broker aborted it; raise it in `properties`"
+            )
         else:
             why = reason(text, self._target.kafka.bootstrap_servers) or first_line(error)
         return DeliveryError(f"Topic '{self._target.topic}': {why}. {state}")
 
 
-def _owner(spark: SparkSession, tasks: int) -> str | object:
-    """A column that sends partition p to task p modulo `tasks`, for Spark's hash would put two of them on one task and none on another."""
+def _slots(spark: SparkSession) -> int:
+    """Tasks that run at once: each start of a Python worker costs, and more of them write no faster."""
+    try:
+        return spark.sparkContext.defaultParallelism
+    except PySparkAttributeError:
+        # Spark Connect does not tell.
+        return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _owner(spark: SparkSession, tasks: int) -> Column:
+    """A column that sends partition p to task p modulo `tasks`; the hash of p alone would leave some tasks without any."""
     candidates = max(64, 32 * tasks)
     slots = spark.sql(f"SELECT transform(sequence(0, {candidates}), x -> pmod(hash(x), {tasks})) AS slots").first()
     assert slots is not None
