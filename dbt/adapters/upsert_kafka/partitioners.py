@@ -115,7 +115,7 @@ def _vectorized(function: Any, *columns: str) -> Column:
     # Spark asks the annotations what the function is, and can't read those of this module, which are text.
     names = [*function.__code__.co_varnames[: function.__code__.co_argcount], "return"]
     function.__annotations__ = dict.fromkeys(names, pd.Series)
-    return F.pandas_udf(function, "int")(*columns)
+    return F.pandas_udf(function, "int")(*columns)  # type: ignore[call-overload]
 
 
 def _default(partitions: int) -> Callable[[pd.Series], pd.Series]:

@@ -5,22 +5,25 @@ The one place that shows the whole way; each step is a module of its own, in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from dbt.adapters.upsert_kafka import changes, guards, preview, records, scan, schema_changes, topics, views
+from dbt.adapters.upsert_kafka import changes, guards, partitioners, preview, records, scan, schema_changes, topics, views
 from dbt.adapters.upsert_kafka.changes import DELETE, FOREIGN, INSERT, NULL, REPUBLISH, UNCHANGED, UPDATE, Changes, Policy
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
+from dbt.adapters.upsert_kafka.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.sinks import Target
+from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
+from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
 from dbt.adapters.upsert_kafka.topics import Topic, Wanted
 
 logger = AdapterLogger("upsert_kafka")
@@ -44,6 +47,14 @@ class Request:
     on_schema_change: str = "ignore"
     full_refresh: bool = False
     mode: Mode = "publish"
+    folder: Path | None = None
+    """The project's, where a custom partitioner is looked for."""
+
+    @property
+    def transactional_id(self) -> str | None:
+        """Of an exactly-once run; the same for every run of a model, so that the next one ends what a killed one left open."""
+        exactly_once = self.options.sink_delivery_guarantee == "exactly-once"
+        return f"{self.options.sink_transactional_id_prefix}.{self.topic}" if exactly_once else None
 
 
 @dataclass
@@ -59,6 +70,13 @@ class Publication(AdapterResponse):
     """Rows without a key, left out by on_null_key='drop'."""
     foreign: int = 0
     """Keys of other writers that were left alone."""
+    delivery: str = ""
+    transactional_id: str | None = None
+    records: int = 0
+    """Messages written: one for each changed key, or two in update_mode='retract'."""
+    bytes: int | None = None
+    offsets: dict[int, tuple[int, int]] | None = None
+    """First and last offset written, by partition."""
 
 
 def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publication:
@@ -73,11 +91,14 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     topics.check_name(request.topic)
     rows = _reconciled(spark, rows, request)
     layout = _layout(rows, request)
+    partitioner = partitioners.load(request.options.sink_partitioner, request.options.sink_partitioner_class, request.folder)
     if request.mode == "check":
         _expose(spark, layout, request)
         return Publication(_message="checked, nothing published", topic=request.topic)
 
     with request.kafka.admin() as admin:
+        if request.mode == "publish" and request.transactional_id:
+            TransactionSink().recover(Target(request.topic, 0, request.kafka, request.transactional_id))
         topic = topics.describe(admin, request.topic)
         if topic is not None:
             _warn(request.model, topics.differences(topic, request.wanted))
@@ -95,10 +116,9 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
             _warn(request.model, topics.moved(admin, topic))
     for warning in warnings:
         logger.warning(warning)
-    if change.to_write:
-        SparkSink("at-least-once").deliver(change.records(), Target(topic.name, topic.partitions, request.kafka))
+    delivery = _deliver(change, partitioner, topic, request) if change.to_write else None
     _expose(spark, layout, request)
-    return _publication("", request.topic, change)
+    return _publication("", request.topic, change, delivery)
 
 
 def _reconciled(spark: SparkSession, rows: DataFrame, request: Request) -> DataFrame:
@@ -153,6 +173,19 @@ def _compare(
     return change
 
 
+def _deliver(change: Changes, partitioner: Partitioner, topic: Topic, request: Request) -> Delivery:
+    options = request.options
+    sink: Sink
+    if request.transactional_id:
+        sink = TransactionSink(options.sink_parallelism)
+    else:
+        sink = SparkSink("none" if options.sink_delivery_guarantee == "none" else "at-least-once", options.sink_parallelism)
+    producer_decides = request.transactional_id is None
+    placed = partitioners.place(change.records(), partitioner, topic.partitions, producer_decides)
+    target = Target(topic.name, topic.partitions, request.kafka, request.transactional_id)
+    return replace(sink.deliver(placed, target), records=change.messages)
+
+
 def _expose(spark: SparkSession, layout: Records, request: Request) -> None:
     published = request.mode == "publish"
     views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout, published)
@@ -163,7 +196,7 @@ def _warn(model: str, warnings: list[str]) -> None:
         logger.warning(f"{model}: {warning}")
 
 
-def _publication(prefix: str, topic: str, change: Changes) -> Publication:
+def _publication(prefix: str, topic: str, change: Changes, delivery: Delivery | None = None) -> Publication:
     inserted, updated, deleted, unchanged = change[INSERT], change[UPDATE] + change[REPUBLISH], change[DELETE], change[UNCHANGED]
     return Publication(
         _message=f"{prefix}+{inserted} ~{updated} -{deleted} ={unchanged}",
@@ -175,4 +208,5 @@ def _publication(prefix: str, topic: str, change: Changes) -> Publication:
         unchanged=unchanged,
         dropped=change[NULL],
         foreign=change[FOREIGN],
+        **(asdict(delivery) if delivery else {}),
     )

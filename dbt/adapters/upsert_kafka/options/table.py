@@ -27,11 +27,6 @@ NOT_AVAILABLE_YET: dict[str, tuple[Any, ...]] = {
     # option: the values that another issue still builds. Delete the line (or the value) when its behaviour has landed.
     "key_format": ("avro-confluent",),
     "value_format": ("avro-confluent", "debezium-json", "canal-json"),
-    "sink_partitioner": ("fixed", "round-robin", "custom"),
-    "sink_partitioner_class": EVERY_VALUE,
-    "sink_delivery_guarantee": ("none", "exactly-once"),
-    "sink_transactional_id_prefix": EVERY_VALUE,
-    "sink_parallelism": EVERY_VALUE,
     "topic_pattern": EVERY_VALUE,
     "scan_startup_mode": EVERY_VALUE,
     "scan_startup_timestamp_millis": EVERY_VALUE,

@@ -63,7 +63,7 @@ class Encoder:
         count = len(keys)
         if isinstance(timestamps, int):
             first_time = last_time = timestamps
-            times, times_width = _ZERO, 1
+            times, times_width = _ZERO, np.ones(count, np.int64)
         else:
             milliseconds = timestamps.to_numpy(zero_copy_only=False).astype(np.int64)
             first_time, last_time = int(milliseconds[0]), int(milliseconds.max())

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from dbt.adapters.events.logging import AdapterLogger
-from kafka import TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.admin._partitions import OffsetSpec
 from kafka.errors import KafkaError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkAttributeError
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from dbt.adapters.upsert_kafka import topics
 from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, protocol, record_batch, task
 from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS, first_line, reason
@@ -39,7 +37,6 @@ DEFAULTS = {
 }
 ATTEMPTS = 3
 VISIBLE_SECONDS = 30
-READ_COMMITTED = 1
 # Signs of a task that was lost or repeated, not refused: the same write with a new epoch may succeed.
 AGAIN = re.compile(
     "SecondAttemptError|OutOfOrderSequence|UnknownProducerId|TransactionAbortable"
@@ -70,13 +67,16 @@ class TransactionSink(Sink):
     def __init__(self, parallelism: int | None = None) -> None:
         self._parallelism = parallelism
 
+    def recover(self, target: Target) -> None:
+        """Abort what a killed run left open: until then readers see nothing of what came after it, and a compare neither."""
+        run = self._run(target)
+        with run.client() as client:
+            run.open(client)
+
     def deliver(self, records: DataFrame, target: Target) -> Delivery:
-        if target.transactional_id is None:
-            raise ValueError("a transaction needs a transactional id")
-        limits = _limits(target)
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return _Run(target, target.transactional_id, limits, self._parallelism).deliver(records)
+                return self._run(target).deliver(records)
             except _AgainError as again:
                 logger.debug(f"Topic '{target.topic}': write {attempt} of {ATTEMPTS} was aborted: {again}")
                 last = again
@@ -84,6 +84,11 @@ class TransactionSink(Sink):
             f"Topic '{target.topic}': Spark lost tasks in {ATTEMPTS} writes, the last time with: {last}. "
             "Nothing of this run is visible to read_committed readers; the next run writes it."
         )
+
+    def _run(self, target: Target) -> _Run:
+        if target.transactional_id is None:
+            raise ValueError("a transaction needs a transactional id")
+        return _Run(target, target.transactional_id, _limits(target), self._parallelism)
 
 
 class _AgainError(Exception):
@@ -103,8 +108,8 @@ class _Run:
         self._started = time.monotonic()
 
     def deliver(self, records: DataFrame) -> Delivery:
-        with self._client() as client:
-            identity = self._open(client)
+        with self.client() as client:
+            identity = self.open(client)
             try:
                 reports = self._write(records, identity)
             except BaseException as error:
@@ -115,20 +120,20 @@ class _Run:
         if reports:
             self._wait_until_visible(reports)
         return Delivery(
-            guarantee="exactly-once",
+            delivery="exactly-once",
             records=sum(report.records for report in reports),
             bytes=sum(report.bytes for report in reports),
             transactional_id=self._id,
             offsets={report.partition: (report.first_offset, report.last_offset) for report in sorted(reports)},
         )
 
-    def _client(self) -> Client:
+    def client(self) -> Client:
         try:
             return Client(self._arguments, self._patience)
         except KafkaError as error:
             raise self._error(error, "Nothing was written.") from None
 
-    def _open(self, client: Client) -> Identity:
+    def open(self, client: Client) -> Identity:
         try:
             return client.open(self._id, self._limits.timeout_ms)
         except KafkaError as error:
@@ -166,8 +171,8 @@ class _Run:
         """A new epoch aborts the transaction and fences tasks that still write; says what readers see."""
         try:
             # A client of its own: an interrupt may have left the other in the middle of an answer.
-            with self._client() as client:
-                self._open(client)
+            with self.client() as client:
+                self.open(client)
         except UpsertKafkaError as error:
             logger.debug(f"Aborting '{self._id}' failed: {error}")
             seconds = self._limits.timeout_ms // 1000
@@ -190,12 +195,12 @@ class _Run:
 
     def _wait_until_visible(self, reports: list[Row]) -> None:
         """The decision is made; wait until every partition has its marker, so that who reads next sees all of it."""
-        last = {TopicPartition(self._target.topic, report.partition): report.last_offset for report in reports}
+        last = {report.partition: report.last_offset for report in reports if report.last_offset is not None}
         until = time.monotonic() + VISIBLE_SECONDS
         with self._target.kafka.admin() as admin:
             while time.monotonic() < until:
-                ends = admin.list_partition_offsets(dict.fromkeys(last, OffsetSpec.LATEST), isolation_level=READ_COMMITTED)
-                if all(ends[p].offset > offset for p, offset in last.items() if offset is not None):
+                ends = topics.ends(admin, self._target.topic, last)
+                if all(ends[p] > offset for p, offset in last.items()):
                     return
                 time.sleep(0.02)
         logger.debug(f"Topic '{self._target.topic}': committed, but held back for readers by another open transaction")
@@ -244,12 +249,9 @@ def _limits(target: Target) -> _Limits:
     batch_bytes, timeout = int(_property(target, "batch.size")), int(_property(target, "transaction.timeout.ms"))
     with target.kafka.admin() as admin:
         try:
-            found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, target.topic)], config_filter="all")
-            largest = int(found["topic"][target.topic]["max.message.bytes"]["value"])
+            largest = int(topics.config(admin, target.topic)["max.message.bytes"])
             batch_bytes = min(batch_bytes, largest - HEADER_BYTES - MOST_OVERHEAD)
-            [broker, *_] = [str(b["broker_id"]) for b in admin.describe_cluster()["brokers"]]
-            found = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, broker)], config_filter="all")
-            longest = int(found["broker"][broker]["transaction.max.timeout.ms"]["value"])
+            longest = int(topics.broker_config(admin)["transaction.max.timeout.ms"])
         except KafkaError as error:
             logger.debug(f"Topic '{target.topic}': limits not known: {error!r}")
             return _Limits(batch_bytes, timeout)
