@@ -28,7 +28,7 @@ from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
 from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
 from tests.services import Cluster, Record, read_topic
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 DONE = (TransactionState.EMPTY, TransactionState.COMPLETE_ABORT, TransactionState.COMPLETE_COMMIT)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from dbt.adapters.upsert_kafka.errors import DeliveryError
+from dbt.adapters.upsert_kafka.sinks.protocol import Client
 from tests.faults.scene import Scene
 from tests.services import Cluster
 
@@ -34,3 +36,18 @@ def test_rolling_restart_during_a_write(spark: SparkSession, three_brokers: Clus
     assert keys == MANY
     assert guarantee != "exactly-once" or records == MANY
     scene.wait_until_over()
+
+
+@pytest.mark.slow
+def test_transaction_needs_no_broker_newer_than_three(spark: SparkSession, topic_name: str) -> None:
+    with Cluster(version="3.9.1") as cluster:
+        scene = Scene(spark, cluster, topic_name)
+        scene.deliver(scene.rows(1000))
+        with scene.delivering(scene.rows(60_000)) as delivery:
+            with Client({"bootstrap_servers": cluster.bootstrap_servers}, 30) as newer:
+                newer.open(scene.transactional_id, 60_000)
+            scene.go_on()
+            with pytest.raises(DeliveryError, match="a newer run of the same model"):
+                delivery.result()
+        assert scene.keys() == list(range(1000))
+        scene.wait_until_over()

@@ -31,6 +31,7 @@ class Run:
     def __init__(self, scene: Scene, folder: Path, guarantee: str) -> None:
         self.scene = scene
         self._guarantee = guarantee
+        self.processes: list[subprocess.Popen[str]] = []
         model = MODEL.replace("ROWS", str(ROWS))
         self._project = Project(folder, scene.cluster.bootstrap_servers).write({"models/people.sql": model})
 
@@ -41,7 +42,8 @@ class Run:
     def start(self, version: int) -> subprocess.Popen[str]:
         """Start a run that writes slowly."""
         self.scene.slow_down()
-        return self._project.start(*self.arguments(version))
+        self.processes.append(self._project.start(*self.arguments(version)))
+        return self.processes[-1]
 
     def succeed(self, version: int) -> dict[str, object]:
         self.scene.go_on()
@@ -102,8 +104,13 @@ def _all_but_the_commit(run: Run, process: subprocess.Popen[str]) -> Iterator[No
 
 
 @pytest.fixture
-def run(request: pytest.FixtureRequest, spark: SparkSession, fault_cluster: Cluster, topic_name: str, tmp_path: Path) -> Run:
-    return Run(Scene(spark, fault_cluster, topic_name), tmp_path, request.param)
+def run(
+    request: pytest.FixtureRequest, spark: SparkSession, fault_cluster: Cluster, topic_name: str, tmp_path: Path
+) -> Iterator[Run]:
+    run = Run(Scene(spark, fault_cluster, topic_name, **{"cleanup.policy": "compact"}), tmp_path, request.param)
+    yield run
+    for process in run.processes:
+        process.kill()
 
 
 @pytest.mark.parametrize("run", ["exactly-once"], indirect=True)

@@ -78,12 +78,14 @@ def test_broker_that_hangs_longer_than_the_request_timeout_loses_and_doubles_not
 def test_newer_run_fences_the_older_one(scene: Scene) -> None:
     with scene.delivering(scene.rows(MANY)) as delivery:
         with stopped(*python_workers()), Client({"bootstrap_servers": scene.cluster.bootstrap_servers}, 30) as newer:
-            newer.open(scene.transactional_id, 60_000)
+            identity = newer.open(scene.transactional_id, 60_000)
         scene.go_on()
         with pytest.raises(DeliveryError, match=r"a newer run of the same model .* Nothing of this run is visible"):
             delivery.result()
     assert scene.records() == []
     scene.wait_until_over()
+    # The older one's abort left the newer one alone.
+    assert scene.admin.describe_transactions([scene.transactional_id])[scene.transactional_id].producer_epoch == identity.epoch
 
 
 def test_write_that_takes_longer_than_its_timeout_is_told(scene: Scene) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
@@ -75,8 +75,8 @@ class Publication(AdapterResponse):
     records: int = 0
     """Messages written: one for each changed key, or two in update_mode='retract'."""
     bytes: int | None = None
-    offsets: dict[int, tuple[int, int]] | None = None
-    """First and last offset written, by partition."""
+    offsets: dict[str, list[int]] | None = None
+    """First and last offset written, by partition; as dbt's events can carry it."""
 
 
 def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publication:
@@ -208,5 +208,10 @@ def _publication(prefix: str, topic: str, change: Changes, delivery: Delivery | 
         unchanged=unchanged,
         dropped=change[NULL],
         foreign=change[FOREIGN],
-        **(asdict(delivery) if delivery else {}),
+        **(_described(delivery) if delivery else {}),
     )
+
+
+def _described(delivery: Delivery) -> dict[str, Any]:
+    offsets = {str(partition): list(ends) for partition, ends in (delivery.offsets or {}).items()}
+    return {**asdict(delivery), "offsets": offsets}

@@ -7,6 +7,7 @@ installed: it imports nothing of its neighbours but what is shipped with it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -45,6 +46,8 @@ class Client:
     """
 
     def __init__(self, arguments: Mapping[str, Any], patience: float) -> None:
+        # In a worker, too, what goes wrong is told once, by the error.
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
         # The number of requests on their way is limited by partition, not by connection.
         settings = {**arguments, "max_in_flight_requests_per_connection": 1000}
         self.patience = patience
@@ -68,11 +71,18 @@ class Client:
         self.manager.close()
         self.net.close()
 
-    def open(self, transactional_id: str, timeout_ms: int) -> Identity:
-        """A new epoch for the id: whoever had it before is fenced, and what was left open is aborted first."""
+    def open(self, transactional_id: str, timeout_ms: int, mine: Identity | None = None) -> Identity:
+        """A new epoch for the id: whoever had it before is fenced, and what was left open is aborted first.
+
+        Args:
+            mine: open only if this is still the id's latest epoch, so that nobody else is fenced.
+        """
+        owner = {"producer_id": mine.producer_id, "producer_epoch": mine.epoch} if mine else {}
         answer = self._coordinate(
             transactional_id,
-            lambda: InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, max_version=2),
+            lambda: InitProducerIdRequest(
+                transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, max_version=3, **owner
+            ),
             lambda answer: answer.error_code,
         )
         return Identity(transactional_id, answer.producer_id, answer.producer_epoch)

@@ -44,6 +44,12 @@ AGAIN = re.compile(
 )
 FENCED = re.compile("ProducerFenced|InvalidProducerEpoch|InvalidProducerIdMapping|InvalidTxnState")
 
+NOTHING_VISIBLE = "Nothing of this run is visible to read_committed readers; the next run writes it."
+NOT_ABORTED = (
+    "Nothing of this run will be visible to read_committed readers, but its transaction could not be aborted now: "
+    "until the next run, or for at most {} s, they do not see what others write after it."
+)
+
 # A cluster's workers need not have this package.
 for module in (record_batch, protocol, task):
     cloudpickle.register_pickle_by_value(module)
@@ -81,8 +87,7 @@ class TransactionSink(Sink):
                 logger.debug(f"Topic '{target.topic}': write {attempt} of {ATTEMPTS} was aborted: {again}")
                 last = again
         raise DeliveryError(
-            f"Topic '{target.topic}': Spark lost tasks in {ATTEMPTS} writes, the last time with: {last}. "
-            "Nothing of this run is visible to read_committed readers; the next run writes it."
+            f"Topic '{target.topic}': Spark lost tasks in {ATTEMPTS} writes, the last time with: {last}. {NOTHING_VISIBLE}"
         )
 
     def _run(self, target: Target) -> _Run:
@@ -114,7 +119,7 @@ class _Run:
                 reports = self._write(records, identity)
             except BaseException as error:
                 # Also for Ctrl-C: a transaction left open would hold back the topic's readers until it times out.
-                self._fail(error)
+                self._fail(identity, error)
             if reports:
                 self._commit(client, identity)
         if reports:
@@ -156,31 +161,29 @@ class _Run:
             owned = owned.sortWithinPartitions("seq")
         return owned.select(*columns).mapInArrow(task.writer(assignment), task.REPORT).collect()
 
-    def _fail(self, error: BaseException) -> NoReturn:
+    def _fail(self, identity: Identity, error: BaseException) -> NoReturn:
         """Abort, and say why."""
         logger.debug(f"Writing topic '{self._target.topic}' failed: {error!r}")
-        state = self._abort()
+        state, fenced = NOTHING_VISIBLE, None
+        try:
+            # A new epoch aborts the transaction and fences tasks that still write.
+            # By a client of its own: an interrupt may have left the other in the middle of an answer.
+            with self.client() as client:
+                client.open(self._id, self._limits.timeout_ms, mine=identity)
+        except (KafkaError, UpsertKafkaError) as failure:
+            logger.debug(f"Aborting '{self._id}' failed: {failure!r}")
+            if FENCED.search(repr(failure)):
+                fenced = failure
+            else:
+                state = NOT_ABORTED.format(self._limits.timeout_ms // 1000)
         if not isinstance(error, SPARK_ERRORS):
             raise error
         text = str(error)
         if AGAIN.search(text) and not reason(text, ""):
+            if fenced is not None:
+                raise self._error(fenced, state) from None
             raise _AgainError(first_line(error)) from None
         raise self._error(error, state) from None
-
-    def _abort(self) -> str:
-        """A new epoch aborts the transaction and fences tasks that still write; says what readers see."""
-        try:
-            # A client of its own: an interrupt may have left the other in the middle of an answer.
-            with self.client() as client:
-                self.open(client)
-        except UpsertKafkaError as error:
-            logger.debug(f"Aborting '{self._id}' failed: {error}")
-            seconds = self._limits.timeout_ms // 1000
-            return (
-                "Nothing of this run will be visible to read_committed readers, but its transaction could not be aborted now: "
-                f"until the next run, or for at most {seconds} s, they do not see what others write after it."
-            )
-        return "Nothing of this run is visible to read_committed readers; the next run writes it."
 
     def _commit(self, client: Client, identity: Identity) -> None:
         try:
@@ -197,12 +200,16 @@ class _Run:
         """The decision is made; wait until every partition has its marker, so that who reads next sees all of it."""
         last = {report.partition: report.last_offset for report in reports if report.last_offset is not None}
         until = time.monotonic() + VISIBLE_SECONDS
-        with self._target.kafka.admin() as admin:
-            while time.monotonic() < until:
-                ends = topics.ends(admin, self._target.topic, last)
-                if all(ends[p] > offset for p, offset in last.items()):
-                    return
-                time.sleep(0.02)
+        try:
+            with self._target.kafka.admin() as admin:
+                while time.monotonic() < until:
+                    ends = topics.ends(admin, self._target.topic, last)
+                    if all(ends[p] > offset for p, offset in last.items()):
+                        return
+                    time.sleep(0.02)
+        except (KafkaError, UpsertKafkaError) as error:
+            # It is committed all the same.
+            logger.debug(f"Topic '{self._target.topic}': not known when it is visible: {error!r}")
         logger.debug(f"Topic '{self._target.topic}': committed, but held back for readers by another open transaction")
 
     def _error(self, error: BaseException, state: str) -> DeliveryError:
