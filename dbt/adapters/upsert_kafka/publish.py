@@ -120,9 +120,10 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
         return Publication(_message="checked, nothing published", topic=request.topic)
 
     with request.kafka.admin() as admin:
-        if request.mode == "publish" and request.transactional_id:
-            TransactionSink().recover(Target(request.topic, 0, request.kafka, request.transactional_id))
         topic = topics.describe(admin, request.topic)
+        if topic is not None and request.mode == "publish" and request.transactional_id:
+            TransactionSink().recover(Target(topic.name, topic.partitions, request.kafka, request.transactional_id))
+            topic = topics.describe(admin, request.topic)
         if topic is not None:
             _warn(request.model, topics.differences(topic, request.wanted))
         policy = _policy(request, _old_keys_are_foreign(spark, layout, topic, request))
