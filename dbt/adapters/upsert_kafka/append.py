@@ -6,8 +6,8 @@ Leaves to `publish` the runs that compare with the topic (update modes, change e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 from dbt.adapters.upsert_kafka import publish, topics
 from dbt.adapters.upsert_kafka.changes import PARTITION
 from dbt.adapters.upsert_kafka.errors import GuardError
-from dbt.adapters.upsert_kafka.publish import Request
+from dbt.adapters.upsert_kafka.publish import Delivered, Request
 from dbt.adapters.upsert_kafka.records import HEADERS, KEY, NULL_KEY, VALUE
 
 logger = AdapterLogger("upsert_kafka")
 
 
 @dataclass
-class Appended(AdapterResponse):
+class Appended(Delivered):
     """What dbt prints at the end of a model's line and keeps in run_results.json."""
 
     topic: str = ""
@@ -38,6 +38,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     """
     topics.check_name(request.topic)
     layout = publish.layout_of(rows, request)
+    partitioner = publish.partitioner_of(request)
     if request.mode == "check":
         publish.expose(spark, layout, request)
         return Appended(_message="checked, nothing appended", topic=request.topic)
@@ -62,7 +63,9 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         else:
             for difference in topics.differences(topic, request.wanted):
                 logger.warning(f"{request.model}: {difference}")
+    delivered: dict[str, Any] = {}
     if count:
-        publish.deliver(computed.withColumn(PARTITION, F.lit(None).cast("int")), topic, request)
+        unplaced = computed.withColumn(PARTITION, F.lit(None).cast("int"))
+        delivered = publish.described(publish.deliver(unplaced, partitioner, topic, request, count))
     publish.expose(spark, layout, request)
-    return Appended(_message=f"+{count}", rows_affected=count, topic=request.topic, appended=count, dropped=nulls)
+    return Appended(_message=f"+{count}", rows_affected=count, topic=request.topic, appended=count, dropped=nulls, **delivered)

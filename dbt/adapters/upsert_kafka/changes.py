@@ -48,6 +48,10 @@ class Policy:
         return self.update_mode == "append" and not self.republishes
 
     @property
+    def retracts(self) -> bool:
+        return self.update_mode == "retract" and self.writes_nulls
+
+    @property
     def deletes(self) -> bool:
         return self.writes_nulls and not self.only_new_keys
 
@@ -71,12 +75,17 @@ class Changes:
         """How many keys the run would write."""
         return sum(self.counts[kind] for kind in (*WRITTEN, REPUBLISH))
 
+    @property
+    def messages(self) -> int:
+        """How many messages that takes."""
+        return self.to_write + (self.counts[UPDATE] if self.policy.retracts else 0)
+
     def records(self) -> DataFrame:
-        """What is to be written: `key, value, partition, seq, headers`."""
+        """What is to be written: `key, value, partition, headers`, and `seq` where a key has two records."""
         written = self.frame.where(F.col(KIND).isin(*WRITTEN, REPUBLISH))
         value = F.when(F.col(KIND) != DELETE, F.col(VALUE))
-        if self.policy.update_mode != "retract" or not self.policy.writes_nulls:
-            return written.select(KEY, value.alias(VALUE), PARTITION, F.lit(0).alias("seq"), *_headers(written))
+        if not self.policy.retracts:
+            return written.select(KEY, value.alias(VALUE), PARTITION, *_headers(written))
         null, new = (
             F.struct(F.lit(0).alias("seq"), F.lit(None).cast("binary").alias(VALUE)),
             F.struct(F.lit(1).alias("seq"), value.alias(VALUE)),

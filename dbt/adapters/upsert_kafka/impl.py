@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,13 @@ from dbt.adapters.upsert_kafka.topics import Wanted
 logger = AdapterLogger("upsert_kafka")
 
 
+def _end_as_by_hand() -> None:
+    """Take SIGTERM as Ctrl-C: dbt then cancels what runs, and a transaction is aborted instead of left to time out."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 class UpsertKafkaAdapter(SparkAdapter):
     """dbt-spark's child: its views, tables and seeds, and topics beside them."""
 
@@ -39,6 +48,7 @@ class UpsertKafkaAdapter(SparkAdapter):
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
+        _end_as_by_hand()
         # `dbt debug` outside a project has a profile only.
         UpsertKafkaCredentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
 
@@ -91,6 +101,7 @@ class UpsertKafkaAdapter(SparkAdapter):
                 full_refresh=full_refresh,
                 registry=self.config.credentials.schema_registry,
                 on_schema_change=model["config"].get("on_schema_change") or "ignore",
+                folder=UpsertKafkaCredentials.project_root,
                 mode="check" if self._is_partial else "preview" if dry_run else "publish",
             )
             appends = parsed.materialization == KAFKA and parsed.update_mode == "append"

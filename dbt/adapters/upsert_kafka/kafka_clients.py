@@ -5,6 +5,7 @@ The one place that knows which client takes which property, and where secrets ar
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,8 @@ from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentia
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, OptionsError
 
 logger = AdapterLogger("upsert_kafka")
+# What goes wrong in a client reaches the user as an error of ours, once.
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 READER_DEFAULTS = {
     # Spark's own defaults read a topic at half the speed.

@@ -6,7 +6,8 @@ The one place that shows the whole way; each step is a module of its own, in the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from dbt.adapters.contracts.connection import AdapterResponse
@@ -17,6 +18,7 @@ from dbt.adapters.upsert_kafka import (
     change_events,
     changes,
     guards,
+    partitioners,
     preview,
     reading,
     records,
@@ -26,15 +28,17 @@ from dbt.adapters.upsert_kafka import (
     views,
 )
 from dbt.adapters.upsert_kafka.changes import DELETE, FOREIGN, INSERT, NULL, REPUBLISH, UNCHANGED, UPDATE, Changes, Policy
-from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
 from dbt.adapters.upsert_kafka.options.table import KAFKA
+from dbt.adapters.upsert_kafka.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.sinks import Target
+from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
+from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
 from dbt.adapters.upsert_kafka.topics import Topic, Wanted
 
 logger = AdapterLogger("upsert_kafka")
@@ -60,10 +64,31 @@ class Request:
     mode: Mode = "publish"
     registry: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The profile's schema registry."""
+    folder: Path | None = None
+    """The project's, where a custom partitioner is looked for."""
+
+    @property
+    def transactional_id(self) -> str | None:
+        """Of an exactly-once run; the same for every run of a model, so that the next one ends what a killed one left open."""
+        exactly_once = self.options.sink_delivery_guarantee == "exactly-once"
+        return f"{self.options.sink_transactional_id_prefix}.{self.topic}" if exactly_once else None
 
 
 @dataclass
-class Publication(AdapterResponse):
+class Delivered(AdapterResponse):
+    """What dbt keeps in run_results.json of every run that wrote."""
+
+    delivery: str = ""
+    transactional_id: str | None = None
+    records: int = 0
+    """Messages written: one for each changed key, or two in update_mode='retract'."""
+    bytes: int | None = None
+    offsets: dict[str, list[int]] | None = None
+    """First and last offset written, by partition; as dbt's events can carry it."""
+
+
+@dataclass
+class Publication(Delivered):
     """What dbt prints at the end of a model's line and keeps in run_results.json."""
 
     topic: str = ""
@@ -89,12 +114,16 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     topics.check_name(request.topic)
     rows = _reconciled(spark, rows, request)
     layout = layout_of(rows, request)
+    partitioner = partitioner_of(request)
     if request.mode == "check":
         expose(spark, layout, request)
         return Publication(_message="checked, nothing published", topic=request.topic)
 
     with request.kafka.admin() as admin:
         topic = topics.describe(admin, request.topic)
+        if topic is not None and request.mode == "publish" and request.transactional_id:
+            TransactionSink().recover(Target(topic.name, topic.partitions, request.kafka, request.transactional_id))
+            topic = topics.describe(admin, request.topic)
         if topic is not None:
             _warn(request.model, topics.differences(topic, request.wanted))
         policy = _policy(request, _old_keys_are_foreign(spark, layout, topic, request))
@@ -108,18 +137,32 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
         if topic is None:
             topic = topics.create(admin, request.topic, request.wanted)
         else:
-            _warn(request.model, topics.moved(admin, topic))
+            _moved(topics.moved(admin, topic), request)
     for warning in warnings:
         logger.warning(warning)
+    delivery = None
     if change.to_write:
-        deliver(_records(spark, change, layout, topic, request), topic, request)
+        delivery = deliver(_records(spark, change, layout, topic, request), partitioner, topic, request, change.messages)
     expose(spark, layout, request)
-    return _publication("", request.topic, change)
+    return _publication("", request.topic, change, delivery)
 
 
-def deliver(records: DataFrame, topic: Topic, request: Request) -> None:
-    """Write what is allowed and placed."""
-    SparkSink("at-least-once").deliver(records, Target(topic.name, topic.partitions, request.kafka))
+def partitioner_of(request: Request) -> Partitioner:
+    """The model's partitioner; a function of the user's is found now, before anything is written."""
+    return partitioners.load(request.options.sink_partitioner, request.options.sink_partitioner_class, request.folder)
+
+
+def deliver(records: DataFrame, partitioner: Partitioner, topic: Topic, request: Request, messages: int) -> Delivery:
+    """Place what is allowed, and write it with the guarantee that the model asks for."""
+    options = request.options
+    sink: Sink
+    if request.transactional_id:
+        sink = TransactionSink(options.sink_parallelism)
+    else:
+        sink = SparkSink("none" if options.sink_delivery_guarantee == "none" else "at-least-once", options.sink_parallelism)
+    placed = partitioners.place(records, partitioner, topic.partitions, producer_decides=request.transactional_id is None)
+    target = Target(topic.name, topic.partitions, request.kafka, request.transactional_id)
+    return replace(sink.deliver(placed, target), records=messages)
 
 
 def _records(spark: SparkSession, change: Changes, layout: Records, topic: Topic, request: Request) -> DataFrame:
@@ -188,12 +231,19 @@ def expose(spark: SparkSession, layout: Records, request: Request) -> None:
     views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout, published, query)
 
 
+def _moved(warnings: list[str], request: Request) -> None:
+    """A topic that moved is a warning; where the run is one transaction on what it compared with, a refusal."""
+    if warnings and request.transactional_id:
+        raise GuardError(f"{request.model}: {warnings[0]}. Nothing was written by this run.")
+    _warn(request.model, warnings)
+
+
 def _warn(model: str, warnings: list[str]) -> None:
     for warning in warnings:
         logger.warning(f"{model}: {warning}")
 
 
-def _publication(prefix: str, topic: str, change: Changes) -> Publication:
+def _publication(prefix: str, topic: str, change: Changes, delivery: Delivery | None = None) -> Publication:
     inserted, updated, deleted, unchanged = change[INSERT], change[UPDATE] + change[REPUBLISH], change[DELETE], change[UNCHANGED]
     return Publication(
         _message=f"{prefix}+{inserted} ~{updated} -{deleted} ={unchanged}",
@@ -205,4 +255,10 @@ def _publication(prefix: str, topic: str, change: Changes) -> Publication:
         unchanged=unchanged,
         dropped=change[NULL],
         foreign=change[FOREIGN],
+        **(described(delivery) if delivery else {}),
     )
+
+
+def described(delivery: Delivery) -> dict[str, Any]:
+    offsets = {str(partition): list(ends) for partition, ends in (delivery.offsets or {}).items()}
+    return {**asdict(delivery), "offsets": offsets}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,17 +74,35 @@ def describe(admin: KafkaAdminClient, name: str, isolation_level: int = READ_COM
         return None
     if found["error_code"]:
         raise UpsertKafkaError(f"topic '{name}' could not be described: {error.__name__}, {error.description}")
-    partitions = [TopicPartition(name, p["partition_index"]) for p in found["partitions"]]
-    configs = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)], config_filter="all")
-    first = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-    end = admin.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), isolation_level=isolation_level)
+    partitions = [p["partition_index"] for p in found["partitions"]]
+    first = admin.list_partition_offsets({TopicPartition(name, p): OffsetSpec.EARLIEST for p in partitions})
     return Topic(
         name=name,
         partitions=len(partitions),
-        cleanup_policy=configs["topic"][name]["cleanup.policy"]["value"],
-        first={p.partition: first[p].offset for p in partitions},
-        end={p.partition: end[p].offset for p in partitions},
+        cleanup_policy=config(admin, name)["cleanup.policy"],
+        first={p.partition: found.offset for p, found in first.items()},
+        end=ends(admin, name, partitions, isolation_level),
     )
+
+
+def ends(admin: KafkaAdminClient, name: str, partitions: Iterable[int], isolation_level: int = READ_COMMITTED) -> dict[int, int]:
+    """Where a reader of each partition comes to the end now."""
+    wanted = {TopicPartition(name, p): OffsetSpec.LATEST for p in partitions}
+    found = admin.list_partition_offsets(wanted, isolation_level=isolation_level)
+    return {p.partition: found[p].offset for p in wanted}
+
+
+def config(admin: KafkaAdminClient, name: str) -> dict[str, str]:
+    """The topic's settings, those that the cluster gives it included."""
+    found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)], config_filter="all")
+    return {key: entry["value"] for key, entry in found["topic"][name].items()}
+
+
+def broker_config(admin: KafkaAdminClient) -> dict[str, str]:
+    """The settings of one broker of the cluster."""
+    broker = str(admin.describe_cluster()["brokers"][0]["broker_id"])
+    found = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, broker)], config_filter="all")
+    return {key: entry["value"] for key, entry in found["broker"][broker].items()}
 
 
 def create(admin: KafkaAdminClient, name: str, wanted: Wanted) -> Topic:
@@ -127,9 +145,8 @@ def differences(topic: Topic, wanted: Wanted) -> list[str]:
 
 def moved(admin: KafkaAdminClient, topic: Topic) -> list[str]:
     """Whether somebody wrote to the topic since `topic` was described, as a warning."""
-    partitions = {TopicPartition(topic.name, p): OffsetSpec.LATEST for p in topic.end}
-    end = admin.list_partition_offsets(partitions, isolation_level=READ_COMMITTED)
-    behind = sorted(p for p in topic.end if end[TopicPartition(topic.name, p)].offset != topic.end[p])
+    now = ends(admin, topic.name, topic.end)
+    behind = sorted(p for p in topic.end if now[p] != topic.end[p])
     if not behind:
         return []
     where = ", ".join(map(str, behind))

@@ -26,11 +26,6 @@ NO_SECRET = "can't be set here: dbt writes a model's config into target/; put it
 
 NOT_AVAILABLE_YET: dict[str, tuple[Any, ...]] = {
     # option: the values that another issue still builds. Delete the line (or the value) when its behaviour has landed.
-    "sink_partitioner": ("fixed", "round-robin", "custom"),
-    "sink_partitioner_class": EVERY_VALUE,
-    "sink_delivery_guarantee": ("none", "exactly-once"),
-    "sink_transactional_id_prefix": EVERY_VALUE,
-    "sink_parallelism": EVERY_VALUE,
 }
 
 

@@ -30,10 +30,11 @@ class Target:
 class Delivery:
     """What a sink wrote."""
 
-    guarantee: str
+    delivery: str
+    """The guarantee."""
     records: int | None = None
     bytes: int | None = None
-    """Size on the wire; None, as for the others, where the sink isn't told."""
+    """Size on the wire; None, as for the records, where the sink isn't told."""
     transactional_id: str | None = None
     offsets: dict[int, tuple[int, int]] | None = None
     """First and last offset written, by partition."""

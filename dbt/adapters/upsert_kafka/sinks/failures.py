@@ -7,9 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+# What PySpark raises: Py4J's errors, its own, and those of Spark Connect. The cause is only in their text.
+SPARK_ERRORS = (PySparkException, Py4JError)
+
+TOO_LARGE = (
+    "a message is larger than allowed; raise the topic's max.message.bytes (`topic_config`), and for more than 1 MiB "
+    "max.request.size (`properties`)"
+)
 # Kafka's error classes without "Exception" or "Error": the names are the same in Java and kafka-python, and in the text of a
 # Spark exception they are all that is left of the cause. The first that is found wins, so causes come before their consequences.
 REASONS: Mapping[str, str] = {
+    "SPARK_JOB_CANCELLED": "the write was cancelled",
+    "OPERATION_CANCELED": "the write was cancelled",
     "ProducerFenced": "a newer run of the same model has taken over its transactional id; run one at a time",
     "InvalidProducerEpoch": "a newer run of the same model has taken over its transactional id; run one at a time",
     "TransactionalIdAuthorization": "the user may not write with its transactional id; grant WRITE and DESCRIBE on it",
@@ -18,14 +30,12 @@ REASONS: Mapping[str, str] = {
     "SaslAuthentication": "the broker refused the credentials; check sasl.* in the profile's `kafka`",
     "AuthenticationFailed": "the broker refused the credentials; check sasl.* in the profile's `kafka`",
     "SslAuthentication": "the TLS handshake failed; check ssl.* in the profile's `kafka`",
-    "RecordTooLarge": (
-        "a message is larger than allowed; raise the topic's max.message.bytes (`topic_config`) and max.request.size (`properties`)"
-    ),
-    "MessageSizeTooLarge": (
-        "a message is larger than allowed; raise the topic's max.message.bytes (`topic_config`) and max.request.size (`properties`)"
-    ),
+    "RecordTooLarge": TOO_LARGE,
+    "MessageSizeTooLarge": TOO_LARGE,
     "RecordBatchTooLarge": "a batch is larger than the topic's segment.bytes; lower batch.size (`properties`)",
     "NotEnoughReplicas": "fewer replicas are in sync than the topic's min.insync.replicas asks for; bring the brokers back",
+    "InvalidTxnState": "its transaction was ended by the broker or by a newer run of the same model",
+    "InvalidProducerIdMapping": "its transaction was ended by the broker or by a newer run of the same model",
     "InvalidRecord": "the broker refused a record; a compacted topic takes no record without a key",
     "InvalidTimestamp": "the broker refused a record's timestamp; see the topic's message.timestamp settings",
     "UnknownTopicOrPartition": "the topic was deleted, or a partition is not there",
@@ -37,7 +47,7 @@ REASONS: Mapping[str, str] = {
     "No resolvable bootstrap urls": "no address in {servers} can be resolved",
     "not present in metadata": "no broker answered at {servers}, or the topic was deleted",
     "KafkaTimeout": "the brokers did not answer in time",
-    "errors.TimeoutException": "the brokers did not answer in time; see request.timeout.ms and delivery.timeout.ms (`properties`)",
+    "errors.TimeoutException": "the brokers did not answer in time; see delivery.timeout.ms (`properties`)",
     "ConfigException": "Kafka refused a property: {detail}",
     "java.lang.OutOfMemoryError": "Spark ran out of memory; raise spark.driver.memory or spark.executor.memory",
 }

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from dbt.adapters.events.logging import AdapterLogger
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
 from pyspark.sql import DataFrame
 
-from dbt.adapters.upsert_kafka.errors import DeliveryError
+from dbt.adapters.upsert_kafka import topics
+from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
-from dbt.adapters.upsert_kafka.sinks.failures import first_line, reason
+from dbt.adapters.upsert_kafka.sinks.failures import REASONS, SPARK_ERRORS, first_line, reason
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -27,15 +30,20 @@ Guarantee = Literal["none", "at-least-once"]
 
 
 class SparkSink(Sink):
-    """Spark's Kafka sink, acknowledged by nobody (`none`) or by all in-sync replicas (`at-least-once`)."""
+    """Spark's Kafka sink, acknowledged by nobody (`none`) or by all in-sync replicas (`at-least-once`).
+
+    Args:
+        parallelism: number of Spark tasks that write; Spark's number if not given.
+    """
 
     PROPERTIES: ClassVar[dict[str, dict[str, str]]] = {
         "none": {"acks": "0", "enable.idempotence": "false"},
         "at-least-once": {"acks": "all", "enable.idempotence": "true"},
     }
 
-    def __init__(self, guarantee: Guarantee = "at-least-once") -> None:
+    def __init__(self, guarantee: Guarantee = "at-least-once", parallelism: int | None = None) -> None:
         self.guarantee = guarantee
+        self._parallelism = parallelism
 
     def deliver(self, records: DataFrame, target: Target) -> Delivery:
         if "timestamp" in records.columns:
@@ -45,18 +53,35 @@ class SparkSink(Sink):
             )
         if "seq" in records.columns:
             # A producer keeps the order in which its task hands records over, so one task must own the key.
-            records = records.repartition("key").sortWithinPartitions("seq")
+            tasks = (self._parallelism,) if self._parallelism else ()
+            records = records.repartition(*tasks, "key").sortWithinPartitions("seq")
+        elif self._parallelism:
+            records = records.repartition(self._parallelism)
         columns = [column for column in ("key", "value", "partition", "headers") if column in records.columns]
         options = target.kafka.spark_sink(**PRODUCER_DEFAULTS, **self.PROPERTIES[self.guarantee])
         if "headers" in columns:
             options["includeHeaders"] = "true"
-        try:
-            records.select(*columns).write.format("kafka").options(**options).option("topic", target.topic).save()
-        except Exception as error:
-            # PySpark raises Py4J's, its own and gRPC's errors here, all with the cause only in their text.
-            logger.debug(f"Writing topic '{target.topic}' failed: {error}")
-            why = reason(str(error), target.kafka.bootstrap_servers) or first_line(error)
-            raise DeliveryError(
-                f"Topic '{target.topic}': {why}. A part of the changes may have been written; the next run completes them."
-            ) from None
-        return Delivery(self.guarantee)
+        with target.kafka.admin() as admin:
+            before = topics.ends(admin, target.topic, range(target.partitions))
+            try:
+                records.select(*columns).write.format("kafka").options(**options).option("topic", target.topic).save()
+            except SPARK_ERRORS as error:
+                logger.debug(f"Writing topic '{target.topic}' failed: {error}")
+                why = reason(str(error), target.kafka.bootstrap_servers) or first_line(error)
+                if _is_gone(admin, target.topic):
+                    # Java's producer only says that its time is over.
+                    why = REASONS["UnknownTopicOrPartition"]
+                raise DeliveryError(
+                    f"Topic '{target.topic}': {why}. A part of the changes may have been written; the next run completes them."
+                ) from None
+            after = topics.ends(admin, target.topic, before)
+        # Another writer's records lie between if there is one: Spark does not tell which were its own.
+        offsets = {p: (before[p], after[p] - 1) for p in before if after[p] > before[p]}
+        return Delivery(self.guarantee, offsets=offsets)
+
+
+def _is_gone(admin: KafkaAdminClient, topic: str) -> bool:
+    try:
+        return topics.describe(admin, topic) is None
+    except (KafkaError, UpsertKafkaError):
+        return False

@@ -1,0 +1,196 @@
+"""Which partition each record goes to. A key that is in the topic stays where it is; a partitioner decides for the others.
+
+Promises that a record's place is known, and allowed, before anything is written. Leaves it to Spark's sink to do Kafka's default
+itself, in the JVM.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dbt.adapters.events.logging import AdapterLogger
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
+
+logger = AdapterLogger("upsert_kafka")
+
+DEFAULT, FIXED, ROUND_ROBIN, CUSTOM = "default", "fixed", "round-robin", "custom"
+Function = Callable[[bytes | None, bytes | None, int], int]
+SEED, M = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
+TASK_BITS = 33
+"""Spark's monotonically increasing ids have the task above these bits, and the row below."""
+
+# A cluster's workers need not have this package.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@dataclass(frozen=True)
+class Partitioner:
+    """A model's choice, checked: a custom function is imported."""
+
+    kind: str = DEFAULT
+    name: str | None = None
+    function: Function | None = None
+
+
+class PartitionerError(Exception):
+    """A custom function did not name a partition."""
+
+
+def load(kind: str | None, name: str | None, folder: Path | None = None) -> Partitioner:
+    """Check a model's `sink_partitioner` and import its function.
+
+    Args:
+        name: `package.module.function`, for a custom one.
+        folder: where modules are looked for before Python's own path: the project's.
+    """
+    if kind != CUSTOM:
+        return Partitioner(kind or DEFAULT)
+    module_name, _, function_name = (name or "").rpartition(".")
+    path = [str(folder)] if folder else []
+    sys.path[:0] = path
+    try:
+        module = importlib.import_module(module_name)
+        function = getattr(module, function_name)
+    except Exception as error:
+        # Whatever the user's module raises when it is imported.
+        logger.debug(f"importing '{name}' failed: {error!r}")
+        raise OptionsError(
+            f"sink_partitioner_class '{name}' can't be imported ({type(error).__name__}: {error}); it names a Python function as "
+            "'package.module.function' that takes key, value and the number of partitions"
+        ) from None
+    finally:
+        for entry in path:
+            sys.path.remove(entry)
+    if not callable(function):
+        raise OptionsError(
+            f"sink_partitioner_class '{name}' is a {type(function).__name__}, not a function(key, value, partitions)"
+        )
+    cloudpickle.register_pickle_by_value(module)
+    return Partitioner(CUSTOM, name, function)
+
+
+def place(records: DataFrame, partitioner: Partitioner, partitions: int, producer_decides: bool = True) -> DataFrame:
+    """Fill the column `partition` where it is null.
+
+    Args:
+        partitions: of the topic.
+        producer_decides: leave it null for Kafka's default partitioner, which the sink's producer knows.
+
+    Raises:
+        DeliveryError: a custom function failed or named a partition that there isn't. Nothing was written.
+    """
+    if partitioner.kind == CUSTOM:
+        return _place_by_function(records, partitioner, partitions)
+    if partitioner.kind == DEFAULT and producer_decides:
+        return records
+    return records.withColumn("partition", F.coalesce("partition", _new(partitioner.kind, partitions)))
+
+
+def _new(kind: str, partitions: int) -> Column:
+    task = F.spark_partition_id()
+    row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << TASK_BITS) - 1))
+    in_turn = ((task + row) % partitions).cast("int")
+    if kind == ROUND_ROBIN:
+        return in_turn
+    if kind == FIXED:
+        return task % partitions
+    return F.coalesce(_vectorized(_default(partitions), "key"), in_turn)
+
+
+def _vectorized(function: Any, *columns: str) -> Column:
+    # Spark asks the annotations what the function is, and can't read those of this module, which are text.
+    names = [*function.__code__.co_varnames[: function.__code__.co_argcount], "return"]
+    function.__annotations__ = dict.fromkeys(names, pd.Series)
+    return F.pandas_udf(function, "int")(*columns)  # type: ignore[call-overload]
+
+
+def _default(partitions: int) -> Callable[[pd.Series], pd.Series]:
+    def default(keys: pd.Series) -> pd.Series:
+        known = keys.notna()
+        placed = pd.Series(pd.NA, index=keys.index, dtype="Int32")
+        placed[known] = (murmur2(keys[known]) & 0x7FFFFFFF) % partitions
+        return placed
+
+    return default
+
+
+def _place_by_function(records: DataFrame, partitioner: Partitioner, partitions: int) -> DataFrame:
+    chosen = _vectorized(_by_function(partitioner.name, partitioner.function, partitions), "key", "value", "partition")
+    try:
+        # Once and now: a refused answer must come before the first record is written.
+        return records.withColumn("partition", chosen).localCheckpoint(eager=True)
+    except PySparkException as error:
+        text = str(error)
+        logger.debug(f"placing failed: {text}")
+        found = re.findall(r"PartitionerError: (.*)", text)
+        raise DeliveryError(f"{found[-1] if found else text.splitlines()[0]}. Nothing was written.") from None
+
+
+def _by_function(name: str | None, function: Any, partitions: int) -> Callable[..., pd.Series]:
+    def ask(key: bytes | None, value: bytes | None) -> int:
+        try:
+            answer = operator.index(function(key, value, partitions))
+        except Exception as error:
+            raise PartitionerError(
+                f"sink_partitioner_class '{name}' failed for key {key!r:.80}: {type(error).__name__}: {error}"
+            ) from None
+        if not 0 <= answer < partitions:
+            raise PartitionerError(
+                f"sink_partitioner_class '{name}' answered {answer} for key {key!r:.80}: "
+                f"the topic has partitions 0 to {partitions - 1}"
+            )
+        return answer
+
+    def by_function(keys: pd.Series, values: pd.Series, places: pd.Series) -> pd.Series:
+        rows = zip(keys, values, places.isna(), places, strict=True)
+        return pd.Series([ask(key, value) if is_new else int(place) for key, value, is_new, place in rows], dtype="int32")
+
+    return by_function
+
+
+def murmur2(keys: Iterable[bytes]) -> np.ndarray:
+    """Kafka's hash of each key, as the Java client has it."""
+    items = list(keys)
+    lengths = np.fromiter(map(len, items), np.int64, len(items))
+    order = np.argsort(lengths, kind="stable")
+    data = np.frombuffer(b"".join([items[i] for i in order]), np.uint8)
+    hashes = np.empty(len(items), np.uint32)
+    start = 0
+    # Keys of one length are one table: its columns are worked through, whatever the number of rows.
+    for length, count in zip(*np.unique(lengths, return_counts=True), strict=True):
+        rows = order[:count]
+        order = order[count:]
+        hashes[rows] = _murmur2(data[start : start + length * count].reshape(count, length), int(length))
+        start += length * count
+    return hashes.view(np.int32)
+
+
+def _murmur2(data: np.ndarray, length: int) -> np.ndarray:
+    whole = length & ~3
+    words = np.ascontiguousarray(data[:, :whole]).view("<u4")
+    hashes = np.full(len(data), SEED ^ np.uint32(length), np.uint32)
+    for column in range(whole // 4):
+        word = words[:, column] * M
+        word ^= word >> np.uint32(24)
+        hashes = hashes * M ^ word * M
+    for place in range(length - whole - 1, -1, -1):
+        hashes ^= data[:, whole + place].astype(np.uint32) << np.uint32(8 * place)
+    if length > whole:
+        hashes *= M
+    hashes ^= hashes >> np.uint32(13)
+    hashes *= M
+    return hashes ^ hashes >> np.uint32(15)

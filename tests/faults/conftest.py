@@ -1,0 +1,30 @@
+"""A broker of the fault tests' own, which they may kill, and a topic for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.faults.scene import Scene
+from tests.services import Cluster
+
+FAULT_BROKER = {
+    # Transactions that are over their time are found within this, not within ten seconds.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="session")
+def fault_cluster() -> Iterator[Cluster]:
+    with Cluster(properties=FAULT_BROKER) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def scene(spark: SparkSession, fault_cluster: Cluster, topic_name: str) -> Scene:
+    """A topic of four partitions on the broker that may be killed."""
+    return Scene(spark, fault_cluster, topic_name)

@@ -1,0 +1,140 @@
+"""Placing: Kafka's hash is the Java client's, keys in the topic stay, a custom function is checked before anything is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from dbt.adapters.upsert_kafka import partitioners
+from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
+from dbt.adapters.upsert_kafka.partitioners import Partitioner, load, murmur2, place
+
+# What org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 4.1.1 answers.
+JAVA = {
+    b"": 275646681,
+    b"a": -1563381124,
+    b"ab": 316155434,
+    b"abc": 479470107,
+    b"abcd": -1323649548,
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b'{"user_id":1}': 1459008305,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    "Grüße, 世界 🎉".encode(): 1386736580,
+    b"\xff\x80\x00\x7f\xfe\xff\x80": 1160082268,
+}
+IN_SEVEN = {b"": 2, b"a": 5, b"ab": 0, b"abc": 4, b"foobar": 0, b'{"user_id":1}': 6}
+
+
+def by_length(key: bytes | None, value: bytes | None, partitions: int) -> int:
+    return len(key or b"") % partitions
+
+
+def too_far(key: bytes | None, value: bytes | None, partitions: int) -> int:
+    return partitions if key == b"k3" else 0
+
+
+def in_words(key: bytes | None, value: bytes | None, partitions: int) -> str:
+    return "first"
+
+
+def records(spark: SparkSession, rows: list[tuple[bytes | None, int | None]], tasks: int = 1) -> DataFrame:
+    frame = spark.createDataFrame([(key, b"v", partition) for key, partition in rows], "key binary, value binary, partition int")
+    return frame.repartition(tasks).localCheckpoint()
+
+
+def places(frame: DataFrame) -> dict[bytes | None, int | None]:
+    return {None if row.key is None else bytes(row.key): row.partition for row in frame.collect()}
+
+
+def custom(function: str) -> Partitioner:
+    return load("custom", f"{__name__}.{function}")
+
+
+def test_murmur2_is_the_java_clients() -> None:
+    assert dict(zip(JAVA, murmur2(JAVA), strict=True)) == JAVA
+
+
+def test_murmur2_of_nothing_is_nothing() -> None:
+    assert len(murmur2([])) == 0
+
+
+def test_default_partitioner_is_left_to_the_producer_that_knows_it(spark: SparkSession) -> None:
+    assert places(place(records(spark, [(b"a", None)]), Partitioner(), 7)) == {b"a": None}
+
+
+def test_default_partitioner_places_as_the_java_client(spark: SparkSession) -> None:
+    placed = place(records(spark, [(key, None) for key in IN_SEVEN]), Partitioner(), 7, producer_decides=False)
+    assert places(placed) == IN_SEVEN
+
+
+@pytest.mark.parametrize("kind", ["default", "fixed", "round-robin", "custom"])
+def test_a_key_that_is_in_the_topic_stays_in_its_partition(spark: SparkSession, kind: str) -> None:
+    partitioner = custom("by_length") if kind == "custom" else Partitioner(kind)
+    known = [(f"k{i}".encode(), i % 3) for i in range(30)]
+    assert places(place(records(spark, [*known, (b"new", None)]), partitioner, 5, producer_decides=False)).items() >= set(known)
+
+
+@pytest.mark.parametrize("kind", ["default", "round-robin"])
+def test_records_without_a_key_are_spread(spark: SparkSession, kind: str) -> None:
+    frame = place(records(spark, [(None, None)] * 40), Partitioner(kind), 4, producer_decides=False)
+    assert Counter(row.partition for row in frame.collect()) == {0: 10, 1: 10, 2: 10, 3: 10}
+
+
+def test_round_robin_takes_partitions_in_turn(spark: SparkSession) -> None:
+    frame = place(records(spark, [(f"k{i}".encode(), None) for i in range(12)]), Partitioner("round-robin"), 5)
+    assert [row.partition for row in frame.collect()] == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
+
+
+def test_fixed_writes_each_task_to_one_partition(spark: SparkSession) -> None:
+    frame = place(records(spark, [(f"k{i}".encode(), None) for i in range(60)], tasks=3), Partitioner("fixed"), 2)
+    by_task: dict[int, set[int]] = {}
+    for row in frame.selectExpr("spark_partition_id() AS task", "partition").collect():
+        by_task.setdefault(row.task, set()).add(row.partition)
+    assert by_task == {0: {0}, 1: {1}, 2: {0}}
+
+
+def test_custom_function_decides_for_new_keys(spark: SparkSession) -> None:
+    frame = place(records(spark, [(b"a", None), (b"ab", None), (b"abc", 0), (None, None)]), custom("by_length"), 3)
+    assert places(frame) == {b"a": 1, b"ab": 2, b"abc": 0, None: 0}
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("too_far", r"'.*too_far' answered 4 for key b'k3': the topic has partitions 0 to 3. Nothing was written."),
+        ("in_words", r"'.*in_words' failed for key b'k\d': TypeError: 'str' object cannot be .* Nothing was written."),
+    ],
+)
+def test_custom_function_with_a_bad_answer_is_an_error_that_names_the_key(
+    spark: SparkSession, function: str, message: str
+) -> None:
+    rows: list[tuple[bytes | None, int | None]] = [(f"k{i}".encode(), None) for i in range(5)]
+    with pytest.raises(DeliveryError, match=message):
+        place(records(spark, rows), custom(function), 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_module.function", r"sink_partitioner_class 'no_such_module.function' can't be imported \(ModuleNotFoundError"),
+        (f"{__name__}.no_such_function", r"can't be imported \(AttributeError"),
+        ("function", r"can't be imported \(ValueError"),
+        (f"{__name__}.JAVA", r"is a dict, not a function\(key, value, partitions\)"),
+    ],
+)
+def test_custom_function_that_is_not_there_is_an_error_of_the_options(name: str, message: str) -> None:
+    with pytest.raises(OptionsError, match=message):
+        load("custom", name)
+
+
+def test_custom_function_is_found_in_the_projects_folder(tmp_path: Path) -> None:
+    (tmp_path / "placing.py").write_text("def last(key, value, partitions):\n    return partitions - 1\n")
+    loaded = load("custom", "placing.last", tmp_path)
+    assert loaded.function is not None and loaded.function(b"", b"", 6) == 5
+    assert str(tmp_path) not in partitioners.sys.path
