@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError
 from tests.faults.scene import Scene, python_workers, stopped
@@ -22,23 +21,10 @@ def refused(scene: Scene, guarantee: str, line: str, value: str = "id", **proper
 
 
 @both
-def test_too_few_replicas(scene: Scene, guarantee: str) -> None:
-    scene.recreate(**{"min.insync.replicas": "2"})
-    refused(scene, guarantee, "fewer replicas are in sync than the topic's min.insync.replicas", **SOON)
-
-
-@both
 def test_message_too_large(scene: Scene, guarantee: str) -> None:
     scene.recreate(**{"max.message.bytes": "2000"})
     noise = "array_join(transform(sequence(1, 100), i -> sha2(concat(id, i), 512)), '')"
     refused(scene, guarantee, "a message is larger than allowed", value=noise, **SOON)
-
-
-@both
-def test_topic_that_may_not_be_written(scene: Scene, guarantee: str) -> None:
-    topic = ResourcePattern(ResourceType.TOPIC, scene.topic)
-    scene.admin.create_acls([ACL("User:ANONYMOUS", "*", ACLOperation.WRITE, ACLPermissionType.DENY, topic)])
-    refused(scene, guarantee, "may not write to the topic", **SOON)
 
 
 @both

@@ -204,6 +204,8 @@ def test_a_topic_that_moves_during_the_run_is_said(table: Table, monkeypatch: py
     monkeypatch.setattr(guards, "check", another_writer)
     monkeypatch.setattr(publish.logger, "warning", warnings.append)
     assert table.publish([(1, "an")]).updated == 1
+    with pytest.raises(GuardError, match=r"moved while this run compared .* Nothing was written by this run"):
+        table.publish([(1, "anna")], sink_delivery_guarantee="exactly-once")
     [warning] = warnings
     assert "moved while this run compared with it (partitions 1)" in warning
     monkeypatch.undo()

@@ -259,7 +259,8 @@ def _limits(target: Target) -> _Limits:
             largest = int(topics.config(admin, target.topic)["max.message.bytes"])
             batch_bytes = min(batch_bytes, largest - HEADER_BYTES - MOST_OVERHEAD)
             longest = int(topics.broker_config(admin)["transaction.max.timeout.ms"])
-        except KafkaError as error:
+        except (KafkaError, KeyError) as error:
+            # A topic that may not be described has no settings in the answer.
             logger.debug(f"Topic '{target.topic}': limits not known: {error!r}")
             return _Limits(batch_bytes, timeout)
     if timeout > longest:
