@@ -24,3 +24,14 @@ def test_pasted_with_clauses_publish_what_their_documents_say(dbt_project: Calla
     # Avro: a text is its length and its bytes, a number is zigzag; no column can be null.
     regions = {r.key: r.value for r in read_topic(broker, "pageviews_per_region")}
     assert regions == {b"\nnorth": b"\nnorth\x06\x04", b"\nsouth": b"\nsouth\x04\x04"}
+
+    events = read_topic(broker, "car_events")
+    assert {r.value for r in events} == set(cars.values())
+    assert {r.key for r in events} == {None}
+    behaviors = {r.value for r in read_topic(broker, "user_behavior")}
+    assert behaviors == {
+        b'543462,1715,1464116,pv,"2017-11-26 01:00:00"',
+        b'662867,2244074,1575622,buy,"2017-11-26 01:00:00.123"',
+    }
+    shown = project.succeed("show", "--inline", "select sum(item_id) as n from {{ ref('user_behavior') }}", "--output", "json")
+    assert f'"n": {1715 + 2244074}' in shown.output
