@@ -33,6 +33,8 @@ CORRUPT = "__upsert_kafka_corrupt"
 _TEXTS = (StringType, BinaryType, DateType, TimestampNTZType, TimestampType, ArrayType, StructType)
 _LONGEST_UNQUOTED = 24
 BACKSLASH = "\\"
+_NUL = "\uffff"
+"""Stands for a NUL while a line is parsed: it is no character."""
 
 
 class Csv(Format):
@@ -52,7 +54,9 @@ class Csv(Format):
         # Names in the payload don't exist, and the columns' own could collide in Spark's case-insensitive eyes.
         names = [f"c{i}" for i in range(len(side.fields))]
         schema = ", ".join(f"{name} STRING" for name in [*names, CORRUPT])
-        line = let("r", f"from_csv(CAST({payload} AS STRING), {quote_literal(schema)}, {dialect.reader_options()})", "{body}")
+        # The parser takes a NUL for the end.
+        line = f"replace(CAST({payload} AS STRING), {quote_literal(chr(0))}, {quote_literal(_NUL)})"
+        parsed = f"from_csv({line}, {quote_literal(schema)}, {dialect.reader_options()})"
         readable = [f"r.{CORRUPT} IS NULL"]
         if len(names) > 1:
             readable.append(f"octet_length({payload}) > 0")
@@ -62,7 +66,7 @@ class Csv(Format):
             columns[f.column] = dialect.value(text, f.type)
             readable.append(dialect.is_readable(text, f.type))
         body = checked_struct(self.name, side, payload, columns, " AND ".join(readable))
-        return f"CASE WHEN {payload} IS NOT NULL THEN {line.replace('{body}', body)} END"
+        return f"CASE WHEN {payload} IS NOT NULL THEN {let('r', parsed, body)} END"
 
 
 def _refusal(data_type: DataType) -> str | None:
@@ -101,9 +105,15 @@ class _Dialect:
         text = self.text(expression, data_type)
         if self.quote is None or not isinstance(data_type, _TEXTS):
             return text
-        if isinstance(data_type, StringType):
-            return self.quoted(text)
-        return let("t", text, self.quoted("t"))
+        if (
+            isinstance(data_type, (TimestampNTZType, TimestampType))
+            and self.is_unsafe(" ")
+            and self.quote not in "0123456789-+:. Z"
+        ):
+            return self._in_quotes(text)
+        if isinstance(data_type, (ArrayType, StructType)):
+            return let("t", text, self.quoted("t"))
+        return self.quoted(text)
 
     def text(self, expression: str, data_type: DataType) -> str:
         if isinstance(data_type, StringType):
@@ -117,7 +127,8 @@ class _Dialect:
         if isinstance(data_type, TimestampType):
             return timestamp_text(expression, iso=False)
         if isinstance(data_type, ArrayType):
-            items = f"transform({expression}, x -> {self.text('x', data_type.elementType)})"
+            is_text = isinstance(data_type.elementType, StringType)
+            items = expression if is_text else f"transform({expression}, x -> {self.text('x', data_type.elementType)})"
             return f"array_join({items}, {quote_literal(self.array_delimiter)}, {self.null})"
         if isinstance(data_type, StructType):
             members = [self.text(f"{expression}.{quote_identifier(f.name)}", f.dataType) for f in data_type.fields]
@@ -125,20 +136,33 @@ class _Dialect:
             return f"CASE WHEN {expression} IS NOT NULL THEN concat_ws({quote_literal(self.array_delimiter)}, {items}) END"
         return f"CAST({expression} AS STRING)"
 
+    def is_unsafe(self, character: str) -> bool:
+        """Whether text with the character is quoted, however short it is."""
+        return ord(character) < self.first_safe or character == (self.escape or BACKSLASH)
+
     def quoted(self, text: str) -> str:
         assert self.quote is not None
         doubled = f"replace({text}, {quote_literal(self.quote)}, {quote_literal(self.quote * 2)})"
+        marks = [self.quote]
         if self.escape is not None and self.escape != self.quote:
             doubled = f"replace({doubled}, {quote_literal(self.escape)}, {quote_literal(self.escape * 2)})"
-        special = f"[{_regex(chr(0))}-{_regex(chr(self.first_safe - 1))}{_regex(self.escape or BACKSLASH)}]"
-        needed = (
-            f"char_length({text}) > {_LONGEST_UNQUOTED} OR {text} RLIKE {quote_literal(special)} OR "
-            # A character beyond the BMP counts twice, and text that has one is this long in UTF-8 before it can matter.
-            f"octet_length({text}) > {_LONGEST_UNQUOTED + 2} AND "
-            f"octet_length(encode({text}, 'UTF-16BE')) > {2 * _LONGEST_UNQUOTED}"
-        )
-        mark = quote_literal(self.quote)
-        return f"if({needed}, concat({mark}, {doubled}, {mark}), {text})"
+            marks.append(self.escape)
+        has_marks = " OR ".join(f"contains({text}, {quote_literal(mark)})" for mark in marks)
+        in_quotes = f"if({has_marks}, {self._in_quotes(doubled)}, {self._in_quotes(text)})"
+        special = _regex(self.escape or BACKSLASH)
+        safe = f"\\A[{_regex(chr(self.first_safe))}-\\x{{FFFF}}&&[^{special}]]{{0,{_LONGEST_UNQUOTED}}}\\z"
+        unsafe = f"[{_regex(chr(0))}-{_regex(chr(self.first_safe - 1))}{special}]"
+        # A character beyond the BMP counts twice.
+        is_long = f"octet_length(encode({text}, 'UTF-16BE')) > {2 * _LONGEST_UNQUOTED}"
+        needed = f"NOT {text} RLIKE {quote_literal(safe)} AND ({text} RLIKE {quote_literal(unsafe)} OR {is_long})"
+        if self.is_unsafe(" "):
+            # Found sooner than by the expressions, and the usual reason.
+            needed = f"contains({text}, ' ') OR {needed}"
+        return f"if({needed}, {in_quotes}, {text})"
+
+    def _in_quotes(self, text: str) -> str:
+        mark = quote_literal(self.quote or "")
+        return f"concat({mark}, {text}, {mark})"
 
     def reader_options(self) -> str:
         return quote_map(
@@ -157,6 +181,8 @@ class _Dialect:
 
     def restored(self, text: str, field: Field) -> str:
         """A parsed field's text, NULL only if it stands for NULL."""
+        if isinstance(field.type, (StringType, ArrayType, StructType)):
+            text = f"replace({text}, {quote_literal(_NUL)}, {quote_literal(chr(0))})"
         if self.escape is not None and self.escape != self.quote and self.quote is not None:
             text = f"regexp_replace({text}, {quote_literal(f'(?s){_regex(self.escape)}(.)')}, '$1')"
         if self.null_literal:

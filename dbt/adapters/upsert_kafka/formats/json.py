@@ -1,9 +1,9 @@
 """Format `json`: one object per record, the bytes of Flink's json format.
 
-Spark's `to_json` writes everything that it writes as Flink does. What differs is prepared for it (timestamps), put between its
-pieces as text (decimals, which Flink strips of zeros and writes with exponents) or replaced in its result (characters beyond the
-BMP, which Flink escapes). NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity", as in Flink.
-Spark's maps have no null keys, so `map_null_key_mode` and `map_null_key_literal` never come into play.
+Spark's `to_json` writes what it writes as Flink does. Decimals, which Flink writes without trailing zeros and with exponents, are
+put between its pieces as text, and times are text before it sees them. Characters beyond the BMP, which Flink escapes and
+`to_json` does not, are replaced where there are any. NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity",
+as in Flink. Spark's maps have no null keys, so `map_null_key_mode` and `map_null_key_literal` never come into play.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from itertools import groupby
 
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     MapType,
     StringType,
     StructField,
@@ -27,7 +30,16 @@ from dbt.adapters.upsert_kafka.formats import Format, Side, checked_struct, cont
 from dbt.adapters.upsert_kafka.formats.text import decimal_text, timestamp_ntz_text, timestamp_text
 from dbt.adapters.upsert_kafka.sql import let, quote_identifier, quote_literal, quote_map, type_text
 
+BACKSLASH = "\\"
 CORRUPT = "__upsert_kafka_corrupt"
+_TIMES = (DateType, TimestampNTZType, TimestampType)
+_WHOLE = "{0}"
+# Bytes are cut at once, characters would be counted.
+_INSIDE = "CAST(substring(CAST({0} AS BINARY), 2, octet_length({0}) - 2) AS STRING)"
+_CUT_ONCE = {_WHOLE: _WHOLE, _INSIDE: "regexp_extract({0}, '(?s)^.(.*).$', 1)"}
+"""The same cuts for the branches that are rarely taken, where an expression that stands twice is evaluated twice."""
+Member = tuple[str, str, DataType]
+"""Name, expression, type."""
 
 
 class Json(Format):
@@ -54,9 +66,9 @@ class Json(Format):
         return f"CASE WHEN {payload} IS NOT NULL THEN {let('r', parsed, body)} END"
 
 
-def object_bytes(side: Side, parts: list[tuple[str, str, DataType]]) -> str:
-    """The bytes of an object with these members (name, expression, type), by the side's options."""
-    return f"CAST({_escape_supplementary(_Writer(side).object_text(parts))} AS BINARY)"
+def object_bytes(side: Side, members: list[Member]) -> str:
+    """The bytes of an object with these members, by the side's options."""
+    return f"CAST({_Writer(side).object_text(members)} AS BINARY)"
 
 
 def refusal(data_type: DataType) -> str | None:
@@ -67,67 +79,139 @@ def refusal(data_type: DataType) -> str | None:
 
 
 class _Writer:
-    """The expressions that `to_json` needs, for one side's options."""
+    """The expressions of JSON text, for one side's options."""
 
     def __init__(self, side: Side) -> None:
         self.iso = side.options.get("timestamp_format_standard", "SQL") == "ISO-8601"
         self.plain_decimals = bool(side.options.get("encode_decimal_as_plain_number", False))
         self.ignore_nulls = bool(side.options.get("encode_ignore_null_fields", False))
-        self.options = quote_map({"ignoreNullFields": "true" if self.ignore_nulls else "false"})
 
-    def object_text(self, parts: list[tuple[str, str, DataType]]) -> str:
-        """JSON text of an object with these members (name, expression, type)."""
-        if not any(_has_decimal(t) for _, _, t in parts):
-            return f"to_json({self.struct(parts)}, {self.options})"
-        members: list[str] = []
-        for has_decimal, group in groupby(parts, key=lambda part: _has_decimal(part[2])):
-            if not has_decimal:
-                inner = let("j", f"to_json({self.struct(list(group))}, {self.options})", "substring(j, 2, char_length(j) - 2)")
-                members.append(f"nullif({inner}, '')" if self.ignore_nulls else inner)
+    def object_text(self, members: list[Member]) -> str:
+        """JSON text of an object with these members."""
+        if not any(contains_type(t, DecimalType) for _, _, t in members):
+            return self.written_by_spark(members, _WHOLE)
+        texts: list[str] = []
+        for run in _runs(members):
+            if _needs_to_json(run[0][2]):
+                text = self.written_by_spark(run, _INSIDE)
+                texts += ["','", f"nullif({text}, '')" if self.ignore_nulls else text]
                 continue
-            for name, expression, data_type in group:
-                label = let("j", f"to_json(map({quote_literal(name)}, 0))", "substring(j, 2, char_length(j) - 3)")
-                text = self.text(expression, data_type)
-                members.append(f"concat({label}, {text if self.ignore_nulls else _or_null(text)})")
-        return f"concat('{{', concat_ws(',', {', '.join(members)}), '}}')"
+            for name, expression, data_type in run:
+                label, text = quote_literal(f",{_json_string(name)}:"), self.text(expression, data_type)
+                texts += [label, text if self.ignore_nulls else _or_null(text)]
+        if self.ignore_nulls:
+            pairs = [f"coalesce(concat({label}, {text}), '')" for label, text in zip(texts[::2], texts[1::2], strict=True)]
+            return f"concat('{{', substring(concat({', '.join(pairs)}), 2), '}}')"
+        first = "'{" + texts[0][2:]
+        return f"concat({', '.join([first, *texts[1:]])}, '}}')"
 
-    def struct(self, parts: list[tuple[str, str, DataType]]) -> str:
-        return "named_struct(" + ", ".join(f"{quote_literal(n)}, {self.value(e, t)}" for n, e, t in parts) + ")"
+    def written_by_spark(self, members: list[Member], cut: str) -> str:
+        """JSON text of the members, with braces (`_WHOLE`) or without (`_INSIDE`). Their types hold no decimals."""
+        struct = "named_struct(" + ", ".join(f"{quote_literal(n)}, {self.value(e, t)}" for n, e, t in members) + ")"
+        ignore_nulls = {"ignoreNullFields": "true" if self.ignore_nulls else "false"}
+        as_is = f"to_json({struct}, {quote_map(ignore_nulls)})"
+        names = [name for member in members for name in _names(member)]
+        has_text = [(e, t) for _, e, t in members if _has_text(t)]
+        if not has_text and all(map(_is_bmp, names)):
+            return cut.format(as_is)
+        ascii_only = f"to_json({struct}, {quote_map({**ignore_nulls, 'writeNonAsciiCharacterAsCodePoint': 'true'})})"
+        texts = [e if isinstance(t, StringType) else f"to_json({e})" for e, t in has_text]
+        has_supplementary = " OR ".join(map(_has_supplementary, texts)) if all(map(_is_bmp, names)) else "true"
+        with_care = f"if({has_supplementary}, {_unescape_bmp(_CUT_ONCE[cut].format(ascii_only))}, {_CUT_ONCE[cut].format(as_is)})"
+        if not all(map(str.isascii, names)):
+            return with_care
+        # With all but ASCII escaped, one look tells whether there is anything to take care of: mostly there is not.
+        # Spark evaluates once what stands twice outside of branches, so the length is asked for.
+        found = f"CAST(contains({ascii_only}, '\\\\u') AS INT) | CAST(octet_length({ascii_only}) = 0 AS INT) = 1"
+        return f"if({found}, {with_care}, {cut.format(ascii_only)})"
 
     def value(self, expression: str, data_type: DataType) -> str:
         """The expression, turned into one that `to_json` writes as Flink does; the type holds no decimal."""
-        if not _needs_care(data_type):
+        if not contains_type(data_type, _TIMES):
             return expression
-        if isinstance(data_type, DateType):
-            return f"CAST({expression} AS STRING)"
-        if isinstance(data_type, TimestampNTZType):
-            return timestamp_ntz_text(expression, self.iso)
-        if isinstance(data_type, TimestampType):
-            return timestamp_text(expression, self.iso)
         if isinstance(data_type, ArrayType):
             return f"transform({expression}, x -> {self.value('x', data_type.elementType)})"
         if isinstance(data_type, MapType):
             return f"transform_values({expression}, (k, x) -> {self.value('x', data_type.valueType)})"
-        assert isinstance(data_type, StructType)
-        return f"CASE WHEN {expression} IS NOT NULL THEN {self.struct(_members(expression, data_type))} END"
+        if isinstance(data_type, StructType):
+            members = ", ".join(f"{quote_literal(n)}, {self.value(e, t)}" for n, e, t in _members(expression, data_type))
+            return f"CASE WHEN {expression} IS NOT NULL THEN named_struct({members}) END"
+        return self._time(expression, data_type)
 
     def text(self, expression: str, data_type: DataType) -> str:
-        """JSON text of a value whose type holds a decimal; NULL for NULL."""
+        """JSON text of a number, a boolean, a time, or a nested value that holds a decimal; NULL for NULL."""
         if isinstance(data_type, DecimalType):
             return f"try_cast({expression} AS STRING)" if self.plain_decimals else decimal_text(expression, data_type)
+        if isinstance(data_type, _TIMES):
+            return f"concat('\"', {self._time(expression, data_type)}, '\"')"
+        if isinstance(data_type, (FloatType, DoubleType)):
+            number = f"CAST({expression} AS STRING)"
+            return f"if(isnan({expression}) OR abs({expression}) = double('Infinity'), concat('\"', {number}, '\"'), {number})"
         if isinstance(data_type, ArrayType):
             items = f"transform({expression}, x -> {_or_null(self.text('x', data_type.elementType))})"
             return f"concat('[', array_join({items}, ','), ']')"
         if isinstance(data_type, MapType):
-            key = let("j", "to_json(map(k, 0))", "substring(j, 2, char_length(j) - 3)")
-            entry = f"concat({key}, {_or_null(self.text('x', data_type.valueType))})"
+            # The key is written where a value would be, and `{"k":` and `}` cut off.
+            label = f"regexp_extract({self.written_by_spark([('k', 'k', StringType())], _WHOLE)}, '(?s)^.....(.*).$', 1)"
+            entry = f"concat({label}, ':', {_or_null(self.text('x', data_type.valueType))})"
             entries = f"map_values(transform_values({expression}, (k, x) -> {entry}))"
             return f"concat('{{', array_join({entries}, ','), '}}')"
-        assert isinstance(data_type, StructType)
-        return f"CASE WHEN {expression} IS NOT NULL THEN {self.object_text(_members(expression, data_type))} END"
+        if isinstance(data_type, StructType):
+            return f"CASE WHEN {expression} IS NOT NULL THEN {self.object_text(_members(expression, data_type))} END"
+        return f"CAST({expression} AS STRING)"
+
+    def _time(self, expression: str, data_type: DataType) -> str:
+        if isinstance(data_type, TimestampNTZType):
+            return timestamp_ntz_text(expression, self.iso)
+        if isinstance(data_type, TimestampType):
+            return timestamp_text(expression, self.iso)
+        return f"CAST({expression} AS STRING)"
 
 
-def _members(expression: str, struct: StructType) -> list[tuple[str, str, DataType]]:
+def _runs(members: list[Member]) -> list[list[Member]]:
+    """The members in runs that `to_json` writes and runs of those that are text already.
+
+    A call of `to_json` costs more than a number in it: numbers and times between two members that need it go with them.
+    """
+    runs: list[list[Member]] = []
+    for needs, group in groupby(members, key=lambda member: _needs_to_json(member[2])):
+        run = list(group)
+        between = len(runs) > 1 and needs and not any(contains_type(t, DecimalType) for _, _, t in runs[-1])
+        if between:
+            numbers = runs.pop()
+            runs[-1] += numbers + run
+        else:
+            runs.append(run)
+    return runs
+
+
+def _needs_to_json(data_type: DataType) -> bool:
+    nested = isinstance(data_type, (ArrayType, MapType, StructType))
+    return isinstance(data_type, (StringType, BinaryType)) or (nested and not contains_type(data_type, DecimalType))
+
+
+def _has_text(data_type: DataType) -> bool:
+    """Whether there is text in the value; keys of maps are."""
+    if isinstance(data_type, ArrayType):
+        return _has_text(data_type.elementType)
+    if isinstance(data_type, StructType):
+        return any(_has_text(f.dataType) for f in data_type.fields)
+    return isinstance(data_type, (StringType, MapType))
+
+
+def _names(member: Member) -> list[str]:
+    """The member's name and those inside of it."""
+    name, _, data_type = member
+    if isinstance(data_type, ArrayType):
+        return _names((name, "", data_type.elementType))
+    if isinstance(data_type, MapType):
+        return _names((name, "", data_type.valueType))
+    if isinstance(data_type, StructType):
+        return [name] + [inner for f in data_type.fields for inner in _names((f.name, "", f.dataType))]
+    return [name]
+
+
+def _members(expression: str, struct: StructType) -> list[Member]:
     return [(f.name, f"{expression}.{quote_identifier(f.name)}", f.dataType) for f in struct.fields]
 
 
@@ -135,18 +219,38 @@ def _or_null(text: str) -> str:
     return f"coalesce({text}, 'null')"
 
 
-def _has_decimal(data_type: DataType) -> bool:
-    return contains_type(data_type, DecimalType)
+def _is_bmp(text: str) -> bool:
+    return all(ord(c) <= 0xFFFF for c in text)
 
 
-def _needs_care(data_type: DataType) -> bool:
-    return contains_type(data_type, (DateType, TimestampNTZType, TimestampType))
+def _json_string(text: str) -> str:
+    """The text as Flink's writer of JSON writes a string."""
+    short = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+    written = ""
+    for c in text:
+        if c in short:
+            written += short[c]
+        elif c < " " or not _is_bmp(c):
+            units = c.encode("utf-16-be")
+            written += "".join(f"\\u{units[i] << 8 | units[i + 1]:04X}" for i in range(0, len(units), 2))
+        else:
+            written += c
+    return f'"{written}"'
 
 
-def _escape_supplementary(text: str) -> str:
-    """The text with each character beyond the BMP as two `\\uXXXX`: outside of strings and names JSON has none."""
-    pieces = r"regexp_extract_all(j, '[^\\x{10000}-\\x{10FFFF}]+|[\\x{10000}-\\x{10FFFF}]', 0)"
-    units = "hex(encode(c, 'UTF-16BE'))"
-    escaped = rf"concat('\\u', left({units}, 4), '\\u', right({units}, 4))"
-    replaced = f"array_join(transform({pieces}, c -> if(char_length(c) = 1 AND octet_length(c) = 4, {escaped}, c)), '')"
-    return let("j", text, f"if(octet_length(j) = char_length(j), j, {replaced})")
+def _has_supplementary(text: str) -> str:
+    # Only the UTF-8 of a character beyond the BMP has one of these bytes.
+    return " OR ".join(f"contains({text}, CAST(X'F{byte}' AS STRING))" for byte in range(5))
+
+
+def _unescape_bmp(ascii_only: str) -> str:
+    """JSON text in which all but ASCII is escaped, with what is in the BMP as it is.
+
+    The text is made the content of a JSON string, with one more backslash wherever an escape is to stay, and read back.
+    """
+    content = f"replace(replace({ascii_only}, {quote_literal(BACKSLASH)}, {quote_literal(BACKSLASH * 2)}), '\"', '\\\\\"')"
+    two = r"\\{2}"
+    stays = rf'{two}{two}|\\{{3}}"|{two}u(?:00[01].|D[89A-F]..)|{two}[^\\u]'
+    tokens = quote_literal(rf"({stays})|\\(\\u....)")
+    content = f"regexp_replace({content}, {tokens}, '$1$2')"
+    return f"get_json_object(concat('{{\"x\":\"', {content}, '\"}}'), '$.x')"
