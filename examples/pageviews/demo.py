@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dbt.cli.main import dbtRunner
+
 EXAMPLE = Path(__file__).resolve().parent
 PROJECT = EXAMPLE.parents[1] / ".demo" / "pageviews"
 SEED = PROJECT / "seeds" / "raw_pageviews.csv"
@@ -22,11 +24,15 @@ TOPIC = "analytics.pageviews_per_region"
 def main() -> None:
     shutil.rmtree(PROJECT, ignore_errors=True)
     shutil.copytree(EXAMPLE, PROJECT, ignore=shutil.ignore_patterns("demo.py", "target", "logs", ".upsert_kafka", ".user.yml"))
+    # For a few rows the JVM's best compiler costs more than it gives.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+    folder = os.path.relpath(PROJECT)
+    os.chdir(PROJECT)
     say("1. A SELECT becomes a topic", "models/pageviews_per_region.sql:")
     print(indented((PROJECT / "models" / "pageviews_per_region.sql").read_text()))
     # As a user would do in a second terminal; each dbt command would otherwise start and stop the broker itself.
-    with subprocess.Popen([program("upsert-kafka"), "broker"], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as broker:
+    with subprocess.Popen([program("upsert-kafka"), "broker"], stdout=subprocess.PIPE, text=True) as broker:
         try:
             address = wait_for(broker)
             dbt("seed")
@@ -44,7 +50,7 @@ def main() -> None:
             look("--from", seen)
         finally:
             broker.send_signal(signal.SIGINT)
-    farewell(address)
+    farewell(folder, address)
 
 
 def wait_for(broker: subprocess.Popen[str]) -> str:
@@ -62,18 +68,11 @@ def changed(seed: str) -> str:
 
 
 def dbt(*arguments: str) -> None:
-    """Run dbt as a user would, in the project's folder."""
+    """Run a command of dbt in the project's folder; all of them in this process, so that Spark starts once."""
     print(f"$ dbt {' '.join(arguments)}", flush=True)
-    environment = {
-        "DBT_USE_COLORS": str(sys.stdout.isatty()),
-        # For a few rows the JVM's best compiler costs more than it gives.
-        "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        **os.environ,
-    }
-    command = [program("dbt"), *arguments, "--profiles-dir", "."]
-    code = subprocess.run(command, cwd=PROJECT, env=environment, check=False).returncode
+    done = dbtRunner().invoke([*arguments, "--profiles-dir", ".", "--use-colors" if sys.stdout.isatty() else "--no-use-colors"])
     print(flush=True)
-    if code != 0:
+    if not done.success:
         sys.exit(f"dbt {arguments[0]} failed; its log: {PROJECT / 'logs' / 'dbt.log'}")
 
 
@@ -81,7 +80,7 @@ def look(*arguments: str) -> str:
     """Show the topic as a reader that knows nothing of dbt or Spark sees it; returns where its records end."""
     arguments = ("topic", TOPIC, *arguments)
     print(f"$ upsert-kafka {' '.join(arguments)}", flush=True)
-    done = subprocess.run([program("upsert-kafka"), *arguments], cwd=PROJECT, check=False, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([program("upsert-kafka"), *arguments], check=False, stdout=subprocess.PIPE, text=True)
     print(indented(done.stdout), flush=True)
     if done.returncode != 0:
         sys.exit(done.returncode)
@@ -102,11 +101,11 @@ def indented(text: str) -> str:
     return "".join(f"    {line}\n" if line else "\n" for line in text.rstrip().splitlines())
 
 
-def farewell(address: str) -> None:
+def farewell(folder: str, address: str) -> None:
     dbt_command, own_command = (shlex.quote(os.path.relpath(program(name), PROJECT)) for name in ("dbt", "upsert-kafka"))
     say("What to try next")
     print(f"""\
-  cd {shlex.quote(os.path.relpath(PROJECT))}
+  cd {shlex.quote(folder)}
   Run it again as it is: nothing is written. Change seeds/raw_pageviews.csv or the model, and see what is:
     {dbt_command} build --profiles-dir .
     {own_command} topic {TOPIC}
