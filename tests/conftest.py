@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.dbt_project import Project
-from tests.services import Cluster
+from tests.dbt_project import QUICK_JVM, Project
+from tests.services import Cluster, SchemaRegistry
 
 # The environment of who runs the tests must not decide their outcome.
 for _name in [name for name in os.environ if name.startswith("DBT_")]:
@@ -32,12 +32,10 @@ def broker() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def registry() -> str:
-    """Address of a schema registry with Confluent's API; UPSERT_KAFKA_TEST_REGISTRY names one that runs already."""
-    running = os.environ.get("UPSERT_KAFKA_TEST_REGISTRY")
-    if not running:
-        pytest.skip("UPSERT_KAFKA_TEST_REGISTRY names no schema registry")
-    return running
+def registry() -> Iterator[str]:
+    """Address of a real schema registry with Confluent's API."""
+    with SchemaRegistry() as running:
+        yield running.url
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .appName("dbt-upsert-kafka tests")
         .config("spark.jars", ",".join(map(str, jars)))
         .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.ansi.enabled", "true")

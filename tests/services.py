@@ -9,12 +9,15 @@ import fcntl
 import shutil
 import signal
 import subprocess
+import tarfile
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
 
+import requests
 from kafka import KafkaConsumer, TopicPartition
 
 from dbt.adapters.upsert_kafka.embedded.node import (
@@ -27,7 +30,9 @@ from dbt.adapters.upsert_kafka.embedded.node import (
     new_cluster_id,
     read_state,
 )
-from dbt.adapters.upsert_kafka.java import find_java
+from dbt.adapters.upsert_kafka.java import fetch_jars, find_java
+
+APICURIO_VERSION = "3.0.9"
 
 # Speed after the first minute counts here, other than in an embedded broker.
 TEST_JVM_FLAGS = ("-XX:TieredStopAtLevel=4",)
@@ -144,6 +149,41 @@ class Cluster:
         for broker in self.brokers:
             broker.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class SchemaRegistry:
+    """A real registry with Confluent's API (Apicurio, in memory), started on entry and gone on exit."""
+
+    def __init__(self) -> None:
+        [archive] = fetch_jars("schema-registry", [f"io.apicurio:apicurio-registry-app:{APICURIO_VERSION}:tar.gz:all"])
+        self._folder = tempfile.TemporaryDirectory(prefix="upsert-kafka-registry-")
+        with tarfile.open(archive) as files:
+            files.extractall(self._folder.name, filter="data")
+        [self._port] = free_ports(1)
+        self.url = f"http://{LOOPBACK}:{self._port}/apis/ccompat/v7"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        [jar] = Path(self._folder.name).rglob("*-runner.jar")
+        flags = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dquarkus.http.host={LOOPBACK}", f"-Dquarkus.http.port={self._port}"]
+        log = Path(self._folder.name, "log")
+        with log.open("wb") as output:
+            command = [str(find_java()), *flags, "-jar", str(jar)]
+            self._process = subprocess.Popen(command, stdout=output, stderr=output, cwd=self._folder.name)
+        for _ in range(600):
+            assert self._process.poll() is None, f"the registry ended: {log.read_text()[-2000:]}"
+            try:
+                if requests.get(f"{self.url}/subjects", timeout=10).ok:
+                    return self
+            except requests.ConnectionError:
+                time.sleep(0.2)
+        raise AssertionError(f"the registry did not answer: {log.read_text()[-2000:]}")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._folder.cleanup()
 
 
 class Record(NamedTuple):

@@ -405,7 +405,6 @@ def test_a_missing_field_fails_where_that_is_asked_for(sources: Sources, broker:
         sources.rows()
 
 
-@pytest.mark.registry
 def test_without_columns_the_registry_has_the_schema(
     spark: SparkSession, broker: str, registry: str, topic_name: str, schema_name: str
 ) -> None:

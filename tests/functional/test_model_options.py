@@ -64,7 +64,11 @@ def test_bad_options_are_refused_by_dbt_and_leave_broker_and_catalog_untouched(
     assert len(rows) >= 60
     files = dict(LIST_RELATIONS)
     for row in rows:
-        sink = {"materialized": row["materialized"]} if "materialized" in row else {"materialized": "upsert_kafka", "unique_key": "id"}
+        sink = (
+            {"materialized": row["materialized"]}
+            if "materialized" in row
+            else {"materialized": "upsert_kafka", "unique_key": "id"}
+        )
         config = sink | row["config"]
         files |= model("select 1 as id, 'a' as name, 2 as price", row["name"], **config)
     project = dbt_project(files)

@@ -108,6 +108,13 @@ class UpsertKafkaAdapter(SparkAdapter):
             run = append.append if appends else publish.publish
             return run(handle.spark, handle.spark.sql(sql), request)
 
+    @available.parse(lambda *args, **kwargs: {})
+    def avro_schemas(self, model: dict[str, Any], parsed: options.ModelOptions, sql: str, topic: str) -> dict[str, str]:
+        """The schemas that describe the records of a model's SELECT, for the sides that are avro; nothing is run."""
+        spark = self._handle().spark
+        with self.connections.exception_handler(sql):
+            return publish.checked_layout(spark.sql(sql), model["name"], parsed, topic).avro_schemas()
+
     def parse_columns_from_information(self, relation: Any) -> list[SparkColumn]:
         # SHOW TABLE EXTENDED tells types as Spark's internals call them, and no nested ones; without it dbt-spark asks DESCRIBE.
         return []

@@ -62,6 +62,8 @@ def _version(java: str) -> str:
 def fetch_jars(name: str, coordinates: Iterable[str], exclude: Iterable[str] = ()) -> list[Path]:
     """The jars of `group:artifact:version` coordinates with all they need, from the cache or fetched into it.
 
+    A coordinate with `:type:classifier` at its end is that one file.
+
     Args:
         name: what the jars are, for the progress line and the cache's folder.
         coordinates: what is needed; its dependencies follow.
@@ -80,7 +82,7 @@ def fetch_jars(name: str, coordinates: Iterable[str], exclude: Iterable[str] = (
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.is_dir():
                 _resolve(name, wanted, excluded, folder)
-    return sorted(folder.glob("*.jar"))
+    return sorted(folder.iterdir())
 
 
 def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path) -> None:
@@ -94,6 +96,9 @@ def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path
         # Relative, because Ivy reads paths as patterns; a cache of its own, because Ivy's does not bear two processes at once.
         arguments = ["-ivy", "ivy.xml", "-cache", "cache", "-confs", "default", "-warn"]
         arguments += ["-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"]
+        if all(coordinate.count(":") > _JAR_COLONS for coordinate in coordinates):
+            (Path(scratch) / "settings.xml").write_text(_FILES_ONLY)
+            arguments += ["-settings", "settings.xml"]
         command = [str(java), "-jar", str(ivy), *arguments]
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
         jars = Path(scratch) / "jars"
@@ -109,18 +114,32 @@ def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path
                 "Check the network; without one set `jars:` in the profile"
             )
         jars.rename(folder)
-    print(f"Fetched {name}: {len(list(folder.glob('*.jar')))} jars", file=sys.stderr, flush=True)
+    print(f"Fetched {name}: {len(list(folder.iterdir()))} files", file=sys.stderr, flush=True)
+
+
+_JAR_COLONS = 2
+# A single file needs no description of what it depends on, and not every registry has that of its parent.
+_FILES_ONLY = (
+    '<ivysettings><settings defaultResolver="files"/><resolvers>'
+    '<ibiblio name="files" m2compatible="true" usepoms="false"/></resolvers></ivysettings>'
+)
 
 
 def _module_descriptor(coordinates: list[str], exclude: list[str]) -> str:
     dependencies = []
     for coordinate in coordinates:
-        group, artifact, version = coordinate.split(":")
+        group, artifact, version, *file = coordinate.split(":")
         names = f"org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        dependencies.append(f'<dependency {names} conf="default->runtime(default),master(default)"/>')
+        if file:
+            kind, classifier = map(quoteattr, file)
+            one = f"<artifact name={quoteattr(artifact)} type={kind} ext={kind} e:classifier={classifier}/>"
+            dependencies.append(f'<dependency {names} transitive="false" conf="default->default">{one}</dependency>')
+        else:
+            dependencies.append(f'<dependency {names} conf="default->runtime(default),master(default)"/>')
     excluded = [f"<exclude org={quoteattr(group)}/>" for group in exclude]
     return (
-        '<ivy-module version="2.0"><info organisation="dbt-upsert-kafka" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:e="http://ant.apache.org/ivy/extra">'
+        '<info organisation="dbt-upsert-kafka" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{''.join(dependencies + excluded)}</dependencies></ivy-module>"
     )

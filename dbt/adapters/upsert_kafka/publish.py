@@ -179,12 +179,18 @@ def _reconciled(spark: SparkSession, rows: DataFrame, request: Request) -> DataF
 
 
 def layout_of(rows: DataFrame, request: Request) -> Records:
-    check_columns(request.options, request.model, rows.columns)
-    layout = records.layout(request.options, request.topic, rows.schema)
-    problems = layout.problems() + records.expression_problems(request.options, rows)
-    if problems:
-        raise OptionsError("\n".join(f"{request.model}: {problem}" for problem in problems))
+    layout = checked_layout(rows, request.model, request.options, request.topic)
     return layout.prepared(request.registry, writes=request.mode == "publish")
+
+
+def checked_layout(rows: DataFrame, model: str, options: ModelOptions, topic: str) -> Records:
+    """How the rows become records, if the formats can carry them; asks no service."""
+    check_columns(options, model, rows.columns)
+    layout = records.layout(options, topic, rows.schema)
+    problems = layout.problems() + records.expression_problems(options, rows)
+    if problems:
+        raise OptionsError("\n".join(f"{model}: {problem}" for problem in problems))
+    return layout
 
 
 def _old_keys_are_foreign(spark: SparkSession, layout: Records, topic: Topic | None, request: Request) -> bool:
@@ -225,9 +231,11 @@ def _compare(
 
 def expose(spark: SparkSession, layout: Records, request: Request) -> None:
     published = request.mode == "publish"
-    query = None
     if request.options.materialization == KAFKA:
-        query = f"SELECT * FROM {reading.query(layout, views.name(request.relation.topic_table), per_key=False)}"
+        skips = request.options.ignore_parse_errors
+        query = f"SELECT * FROM {reading.query(layout, views.name(request.relation.topic_table), per_key=False, skips=skips)}"
+    else:
+        query = views.last_per_key(request.relation, layout, request.options.ignore_parse_errors)
     views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout, published, query)
 
 

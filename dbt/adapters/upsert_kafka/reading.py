@@ -6,8 +6,6 @@ the bytes mean; a message that can't be read is an error that names its place.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dbt.adapters.upsert_kafka import views
 from dbt.adapters.upsert_kafka.formats import Format, Side
 from dbt.adapters.upsert_kafka.formats.changelog import LIVE, ROW, ROW_KIND, ChangelogFormat
@@ -75,7 +73,7 @@ def _checked(format: Format, side: Side, payload: str) -> str:
     """The decoded payload, or an error that says which message can't be read; `raw` can read all."""
     if format.name == "raw":
         return format.decode(side, payload)
-    return f"coalesce({format.decode(_skipping(side), payload)}, {_refuse(format, side, payload)})"
+    return f"coalesce({format.decode(side.lenient(), payload)}, {_refuse(format, side, payload)})"
 
 
 def _refuse(format: Format, side: Side, payload: str, hint: str = "") -> str:
@@ -89,9 +87,9 @@ def readable(layout: Records, images: bool) -> str:
     if isinstance(layout.value_format, ChangelogFormat):
         decoded = layout.value_format.changes(layout.value, VALUE, images)
         return f"coalesce(octet_length(value), 0) = 0 OR {decoded} IS NOT NULL"
-    tests = [f"(value IS NULL OR {layout.value_format.decode(_skipping(layout.value), VALUE)} IS NOT NULL)"]
+    tests = [f"(value IS NULL OR {layout.value_format.decode(layout.value.lenient(), VALUE)} IS NOT NULL)"]
     if layout.reads_key:
-        tests.append(f"(key IS NULL OR {layout.key_format.decode(_skipping(layout.key), KEY)} IS NOT NULL)")
+        tests.append(f"(key IS NULL OR {layout.key_format.decode(layout.key.lenient(), KEY)} IS NOT NULL)")
     return " AND ".join(tests)
 
 
@@ -100,10 +98,6 @@ def _filled(layout: Records) -> str:
         return "true"
     comments = " AND NOT startswith(value, X'23')" if layout.value.options.get("allow_comments") else ""
     return f"value IS NOT NULL{comments}"
-
-
-def _skipping(side: Side) -> Side:
-    return replace(side, options={**side.options, "on_decode_error": "skip"})
 
 
 def _columns(layout: Records, row: str) -> list[str]:

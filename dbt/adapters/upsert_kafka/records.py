@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructType
 
 from dbt.adapters.upsert_kafka import formats
-from dbt.adapters.upsert_kafka.formats import Field, Format, Side
+from dbt.adapters.upsert_kafka.formats import Field, Format, Side, avro
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
@@ -70,19 +70,28 @@ class Records:
 
     def mark_foreign(self, joined: DataFrame, candidates: Column) -> DataFrame:
         """Add `foreign`: whether a candidate's key bytes are none that this model's key format writes."""
-        side = replace(self.key, options={**self.key.options, "on_decode_error": "skip"})
+        side = self.key.lenient()
         decoded = F.when(candidates, F.expr(self.key_format.decode(side, KEY)))
         # The decoded columns stand alone, so that no name of the user's can meet one of ours.
         apart = joined.select(F.struct("*").alias(_JOINED), decoded.alias(_DECODED)).select(_JOINED, f"{_DECODED}.*")
         back = apart.select(f"{_JOINED}.*", F.expr(self.key_format.encode(side)).alias(_AGAIN))
         return back.withColumn("foreign", ~F.col(_AGAIN).eqNullSafe(F.col(KEY))).drop(_AGAIN)
 
-    def decode(self, records: str) -> str:
-        """A query over the query or relation `records` (key, value) that gives the rows back."""
-        parts = [f"{self.value_format.decode(self.value, VALUE)} AS v"]
+    def decode(self, records: str, skips: bool = False) -> str:
+        """A query over the query or relation `records` (key, value) that gives the rows back.
+
+        Args:
+            skips: leave out what can't be decoded, instead of failing.
+        """
+        sides = {"v": (self.value_format, self.value, VALUE)}
         if self.reads_key:
-            parts.append(f"{self.key_format.decode(self.key, KEY)} AS k")
-        return f"SELECT {', '.join(self.picked())} FROM (SELECT {', '.join(parts)} FROM {records})"
+            sides["k"] = (self.key_format, self.key, KEY)
+        parts = [
+            f"{format.decode(side.lenient() if skips else side, payload)} AS {name}"
+            for name, (format, side, payload) in sides.items()
+        ]
+        readable = f" WHERE {' AND '.join(f'{name} IS NOT NULL' for name in sides)}" if skips else ""
+        return f"SELECT {', '.join(self.picked())} FROM (SELECT {', '.join(parts)} FROM {records}){readable}"
 
     @property
     def reads_key(self) -> bool:
@@ -95,6 +104,11 @@ class Records:
         return [
             f"{'v' if name in in_value else 'k'}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in self.columns
         ]
+
+    def avro_schemas(self) -> dict[str, str]:
+        """The schema (JSON) of each side whose format has one, by role."""
+        sides = [(self.key_format, self.key), (self.value_format, self.value)]
+        return {side.role: avro.avro_schema(side) for format, side in sides if side.fields and format.name in avro.NAMES}
 
     def show_key(self) -> Column:
         """A key's bytes as text that a person can read, for messages."""
@@ -124,7 +138,9 @@ def layout(options: ModelOptions, topic: str, schema: StructType) -> Records:
     in_value = [
         f for f in kept if f.name.lower() not in excluded and (options.value_fields_include == "ALL" or f.name not in in_key)
     ]
-    value_fields = tuple(Field(f.name, f.name, f.dataType, f.nullable and f.name not in in_key) for f in in_value)
+    # As in a Flink table, whose columns may be null unless they are in the key. What Spark finds out about a SELECT's nulls
+    # changes with its text, and would change the bytes of avro with it.
+    value_fields = tuple(Field(f.name, f.name, f.dataType, f.name not in in_key) for f in in_value)
     return Records(
         key=Side("key", topic, key_fields, options.key_format_options),
         value=Side("value", topic, value_fields, options.value_format_options),
@@ -135,8 +151,7 @@ def layout(options: ModelOptions, topic: str, schema: StructType) -> Records:
 
 
 def _shown(form: Format, side: Side, column: str) -> Column:
-    lenient = replace(side, options={**side.options, "on_decode_error": "skip"})
-    return F.expr(f"coalesce(to_json({form.decode(lenient, column)}), CAST({column} AS STRING))")
+    return F.expr(f"coalesce(to_json({form.decode(side.lenient(), column)}), CAST({column} AS STRING))")
 
 
 def expression_problems(options: ModelOptions, rows: DataFrame) -> list[str]:

@@ -44,18 +44,21 @@ def expose(
     kafka: KafkaSettings,
     records: Records,
     published: bool,
-    query: str | None = None,
+    query: str,
 ) -> None:
-    """Show the topic as the table that it is: the last record of each key.
+    """Show all that the topic holds as `query` says.
 
     Args:
         published: whether a run has published; --empty makes a view too.
-        query: what to show instead.
     """
     before = state(spark, relation) if existing is not None and existing.is_view else {}
     facts = {KEY_LAYOUT: records.key_layout(), PUBLISHED: str(published or before.get(PUBLISHED) == "True")}
-    last = records.decode(LAST_PER_KEY.format(table=name(relation.topic_table)))
-    create(spark, relation, existing, whole_topic(topic, kafka), query or last, facts)
+    create(spark, relation, existing, whole_topic(topic, kafka), query, facts)
+
+
+def last_per_key(relation: UpsertKafkaRelation, records: Records, skips: bool) -> str:
+    """The topic as the table that it is: the last record of each key, decoded; see `Records.decode`."""
+    return records.decode(LAST_PER_KEY.format(table=name(relation.topic_table)), skips)
 
 
 def create(

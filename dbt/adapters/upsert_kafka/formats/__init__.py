@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, ClassVar, Literal
 
@@ -64,6 +64,10 @@ class Side:
     Every format knows `on_decode_error`: `fail` (default) ends the query with an error that shows the record, `skip` decodes a
     payload that the format can't read to NULL, which the view leaves out.
     """
+
+    def lenient(self) -> Side:
+        """The same side, where a payload that can't be decoded is NULL."""
+        return replace(self, options={**self.options, "on_decode_error": "skip"})
 
 
 class Format(ABC):

@@ -38,6 +38,8 @@ from pyspark.sql.types import (
 from dbt.adapters.upsert_kafka.formats import Field, Format, Side, checked_struct, contains_type, unsupported
 from dbt.adapters.upsert_kafka.sql import let, quote_identifier, quote_literal, quote_map, type_text
 
+NAMES = ("avro", "avro-confluent")
+"""The formats whose records a schema of this module describes."""
 NAMESPACE, RECORD_NAME = "org.apache.flink.avro.generated", "record"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRIMITIVES: dict[type[DataType], Any] = {

@@ -53,7 +53,7 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
         ("csv",), "write-bigdecimal-in-scientific-notation", t.BOOLEAN, "Write decimals such as 100000 as 1E+5.", "false"
     ),
     FormatOption(("csv",), "allow-comments", t.BOOLEAN, "Skip lines that start with #.", "false", on=_SOURCE),
-    FormatOption(("csv", *_JSON_LIKE), "ignore-parse-errors", t.BOOLEAN, "The same as ignore_parse_errors.", "false", on=_SOURCE),
+    FormatOption(("csv", *_JSON_LIKE), "ignore-parse-errors", t.BOOLEAN, "The same as ignore_parse_errors.", "false"),
     FormatOption(_JSON_LIKE, "timestamp-format.standard", t.choice("SQL", "ISO-8601"), "How timestamps are written.", "SQL"),
     FormatOption(_JSON_LIKE, "encode.decimal-as-plain-number", t.BOOLEAN, "Write decimals without exponents.", "false"),
     FormatOption(_JSON_LIKE, "encode.ignore-null-fields", t.BOOLEAN, "Leave out fields that are null.", "false"),

@@ -334,8 +334,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "ignore_parse_errors",
         t.BOOLEAN,
-        "Skip messages that the format can't read instead of failing.",
-        on=(KAFKA_SOURCE,),
+        "Messages that the format can't read are left out of the relation, instead of failing the query.",
         default=False,
     ),
     Option(

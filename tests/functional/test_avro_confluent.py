@@ -1,0 +1,118 @@
+"""avro-confluent with a real registry: what is registered, what readers get, and that a refusal leaves the topic alone."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+import requests
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka.errors import OptionsError, SchemaRegistryError
+from tests.tables import Table
+
+
+class Registered(Table):
+    """A model whose key and value schemas are in a registry."""
+
+    def __init__(self, spark: SparkSession, broker: str, topic: str, schema: str, registry: str) -> None:
+        super().__init__(spark, broker, topic, schema)
+        self.registry = registry
+        self.options |= {"format": "avro-confluent", "avro_confluent_url": registry}
+
+    def versions(self, subject: str) -> list[int]:
+        answer = requests.get(f"{self.registry}/subjects/{subject}/versions", timeout=30)
+        return list(answer.json()) if answer.ok else []
+
+    def consumed(self) -> list[tuple[Any, Any]]:
+        """Keys and values as a consumer that knows only the registry reads them."""
+        return [(self._deserialized(record.key), self._deserialized(record.value)) for record in self.records()]
+
+    def _deserialized(self, payload: bytes | None) -> Any:
+        if payload is None:
+            return None
+        assert payload[0] == 0
+        answer = requests.get(f"{self.registry}/schemas/ids/{int.from_bytes(payload[1:5], 'big')}", timeout=30)
+        stream = io.BytesIO(payload[5:])
+        row = fastavro.schemaless_reader(stream, json.loads(answer.json()["schema"]), None)
+        assert stream.read() == b""
+        return row
+
+
+@pytest.fixture
+def model(spark: SparkSession, broker: str, topic_name: str, schema_name: str, registry: str) -> Registered:
+    return Registered(spark, broker, topic_name, schema_name, registry)
+
+
+def test_consumer_that_knows_the_registry_reads_keys_values_and_tombstones(model: Registered) -> None:
+    model.publish([(1, "ann"), (2, None)])
+    assert sorted(model.consumed(), key=str) == [({"id": 1}, {"id": 1, "name": "ann"}), ({"id": 2}, {"id": 2, "name": None})]
+    assert model.versions(f"{model.topic}-key") == model.versions(f"{model.topic}-value") == [1]
+
+    assert model.publish([(1, "ann")], value_fields_include="EXCEPT_KEY").deleted == 1
+    assert ({"id": 2}, None) in model.consumed() and ({"id": 1}, {"name": "ann"}) in model.consumed()
+    assert model.view() == [(1, "ann")]
+
+
+def test_subjects_are_those_that_the_model_names(model: Registered) -> None:
+    subjects = {"key_avro_confluent_subject": f"k/{model.topic}", "value_avro_confluent_subject": f"v {model.topic}"}
+    model.publish([(1, "ann")], **subjects)
+    assert model.versions(requests.utils.quote(f"k/{model.topic}", safe="")) == model.versions(f"v {model.topic}") == [1]
+    assert model.versions(f"{model.topic}-value") == []
+    assert model.view() == [(1, "ann")]
+
+
+def test_new_column_is_a_new_version_and_the_view_reads_both(model: Registered) -> None:
+    model.publish([(1, "ann"), (2, "bob")], missing_keys="keep")
+    model.publish([(3, "cyd", 7)], "id int, name string, age int", missing_keys="keep")
+    assert model.versions(f"{model.topic}-value") == [1, 2]
+    assert model.view() == [(1, "ann", None), (2, "bob", None), (3, "cyd", 7)]
+
+
+def test_schema_that_the_registry_refuses_is_one_line_and_nothing_is_written(model: Registered) -> None:
+    model.publish([(1, "ann")])
+    before, subject = model.end(), f"{model.topic}-value"
+    answer = requests.put(f"{model.registry}/config/{subject}", json={"compatibility": "BACKWARD"}, timeout=30)
+    assert answer.ok, answer.text
+
+    for mode in ("publish", "preview"):
+        with pytest.raises(SchemaRegistryError, match=rf"refuses .*'{subject}'|'{subject}'.*not compatible") as refusal:
+            model.publish([(1, 5)], "id int, name int", mode=mode)
+        assert "Exception" not in str(refusal.value)
+    assert model.end() == before and model.versions(subject) == [1]
+    assert model.view() == [(1, "ann")]
+
+
+@pytest.mark.parametrize("mode", ["check", "preview"])
+def test_run_that_writes_nothing_registers_nothing(model: Registered, mode: str) -> None:
+    model.publish([(1, "ann")], mode=mode)
+    assert model.versions(f"{model.topic}-value") == model.versions(f"{model.topic}-key") == []
+
+
+def test_schema_of_the_user_is_registered_with_its_names_and_documentation(model: Registered) -> None:
+    schema = {
+        "type": "record",
+        "name": "User",
+        "namespace": "shop",
+        "doc": "One row of users",
+        "fields": [{"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"], "default": None}],
+    }
+    model.publish([(1, "ann")], value_avro_confluent_schema=json.dumps(schema))
+    latest = requests.get(f"{model.registry}/subjects/{model.topic}-value/versions/latest", timeout=30).json()
+    assert json.loads(latest["schema"])["doc"] == "One row of users"
+    assert model.consumed() == [({"id": 1}, {"id": 1, "name": "ann"})]
+
+    before = model.end()
+    schema["fields"] = schema["fields"][:1]
+    with pytest.raises(OptionsError, match="value_avro_confluent_schema does not describe the columns of the value"):
+        model.publish([(1, "bob")], value_avro_confluent_schema=json.dumps(schema))
+    assert model.end() == before
+
+
+def test_registry_that_does_not_answer_is_told_before_anything_is_made(model: Registered) -> None:
+    with pytest.raises(SchemaRegistryError, match=r"Schema registry http://127.0.0.1:1 did not answer \(.*refused.*\): check"):
+        model.publish([(1, "ann")], avro_confluent_url="http://127.0.0.1:1")
+    assert model.end() == {}
