@@ -79,7 +79,7 @@ def test_schema_that_the_registry_refuses_is_one_line_and_nothing_is_written(mod
     assert answer.ok, answer.text
 
     for mode in ("publish", "preview"):
-        with pytest.raises(SchemaRegistryError, match=rf"refuses .*'{subject}'|'{subject}'.*not compatible") as refusal:
+        with pytest.raises(SchemaRegistryError, match=f"subject '{subject}' refuses the schema of these columns") as refusal:
             model.publish([(1, 5)], "id int, name int", mode=mode)
         assert "Exception" not in str(refusal.value)
     assert model.end() == before and model.versions(subject) == [1]

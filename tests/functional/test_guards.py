@@ -96,3 +96,9 @@ def test_a_topic_name_that_kafka_refuses_is_refused_before_anything_happens(tabl
     table.topic = "no spaces, please"
     with pytest.raises(UpsertKafkaError, match="is not a name that Kafka allows"):
         table.publish([ANN])
+
+
+def test_key_column_with_a_name_that_spark_takes_for_a_secret_is_the_same_key_in_the_next_run(table: Table) -> None:
+    for _ in range(2):
+        told = table.publish("SELECT 1 AS token_url", unique_key="token_url")
+    assert (told.inserted, told.unchanged) == (0, 1)

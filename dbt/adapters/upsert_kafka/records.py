@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructType
 
-from dbt.adapters.upsert_kafka import formats
+from dbt.adapters.upsert_kafka import formats, schema_registry
 from dbt.adapters.upsert_kafka.formats import Field, Format, Side, avro
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.sql import quote_identifier
@@ -24,6 +24,8 @@ KEY, VALUE, HEADERS = "key", "value", "headers"
 NULL_KEY, DOOMED, SEQUENCE = "null_key", "doomed", "sequence"
 
 
+# Older schemas that can be read, where the registry is, and what readers do say nothing of the bytes that are written.
+_NOT_IN_THE_BYTES = {"schemas", "ignore_parse_errors", *schema_registry.SETTINGS}
 _JOINED, _DECODED, _AGAIN = "__upsert_kafka_joined", "__upsert_kafka_decoded", "__upsert_kafka_again"
 
 
@@ -121,8 +123,7 @@ class Records:
     def key_layout(self) -> str:
         """What must stay the same for a key's bytes to stay the same."""
         fields = [[field.name, field.type.simpleString()] for field in self.key.fields]
-        # Older schemas that can be read say nothing of the bytes that are written.
-        options = {name: value for name, value in self.key.options.items() if name != "schemas"}
+        options = {name: value for name, value in self.key.options.items() if name not in _NOT_IN_THE_BYTES}
         return json.dumps({"format": self.key_format.name, "fields": fields, "options": options}, sort_keys=True)
 
 

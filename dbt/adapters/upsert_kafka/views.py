@@ -52,7 +52,8 @@ def expose(
         published: whether a run has published; --empty makes a view too.
     """
     before = state(spark, relation) if existing is not None and existing.is_view else {}
-    facts = {KEY_LAYOUT: records.key_layout(), PUBLISHED: str(published or before.get(PUBLISHED) == "True")}
+    # Spark would hide a property whose text holds words such as url or token.
+    facts = {KEY_LAYOUT: records.key_layout().encode().hex(), PUBLISHED: str(published or before.get(PUBLISHED) == "True")}
     create(spark, relation, existing, whole_topic(topic, kafka), query, facts)
 
 
@@ -104,6 +105,12 @@ def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:
     except AnalysisException:
         return {}
     return {row["key"]: row["value"] for row in properties}
+
+
+def key_layout(spark: SparkSession, relation: UpsertKafkaRelation) -> str | None:
+    """`Records.key_layout` of the last run."""
+    before = state(spark, relation).get(KEY_LAYOUT)
+    return bytes.fromhex(before).decode() if before is not None else None
 
 
 def columns(spark: SparkSession, relation: UpsertKafkaRelation) -> StructType:
