@@ -45,7 +45,7 @@ def test_view_has_the_rows_and_types_of_any_select(
     def any_select(data: st.DataObject) -> None:
         rows = data.draw(frames(spark, format_name))
         table = Table(spark, broker, f"{topic_name}-{next(number)}", schema_name)
-        config = {"format": format_name, "value_fields_include": include, "unique_key": ["k2", "k1"]}
+        config: dict[str, Any] = {"format": format_name, "value_fields_include": include, "unique_key": ["k2", "k1"]}
         if format_name == "avro":
             config["avro_timestamp_mapping_legacy"] = False
         if format_name == "avro-confluent":
