@@ -196,7 +196,7 @@ def checked_layout(rows: DataFrame, model: str, options: ModelOptions, topic: st
 def _old_keys_are_foreign(spark: SparkSession, layout: Records, topic: Topic | None, request: Request) -> bool:
     if request.existing is None or topic is None:
         return False
-    before = views.key_layout(spark, request.relation)
+    before = views.state(spark, request.relation).get(views.KEY_LAYOUT)
     return schema_changes.check_key(request.model, before, layout.key_layout(), not topic.is_empty, request.full_refresh)
 
 

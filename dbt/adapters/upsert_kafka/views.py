@@ -17,7 +17,8 @@ from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
 
-FINGERPRINT, KEY_LAYOUT, PUBLISHED = "upsert_kafka.fingerprint", "upsert_kafka.key_layout", "upsert_kafka.published"
+OURS = "upsert_kafka."
+FINGERPRINT, KEY_LAYOUT, PUBLISHED = f"{OURS}fingerprint", f"{OURS}key_layout", f"{OURS}published"
 
 # Inside a partition the offset decides which record is the last; between partitions only others' writes need deciding.
 # Spark leaves out what a query over it does not use.
@@ -52,8 +53,7 @@ def expose(
         published: whether a run has published; --empty makes a view too.
     """
     before = state(spark, relation) if existing is not None and existing.is_view else {}
-    # Spark would hide a property whose text holds words such as url or token.
-    facts = {KEY_LAYOUT: records.key_layout().encode().hex(), PUBLISHED: str(published or before.get(PUBLISHED) == "True")}
+    facts = {KEY_LAYOUT: records.key_layout(), PUBLISHED: str(published or before.get(PUBLISHED) == "True")}
     create(spark, relation, existing, whole_topic(topic, kafka), query, facts)
 
 
@@ -88,7 +88,8 @@ def create(
     if existing is not None and not existing.is_view:
         spark.sql(f"DROP TABLE IF EXISTS {view}")
     spark.sql(f"DROP TABLE IF EXISTS {table}")
-    listed = ", ".join(f"{quote_literal(key)} = {quote_literal(value)}" for key, value in properties.items())
+    # As hexadecimal digits, because Spark hides the value of a property that holds words such as url or token.
+    listed = ", ".join(f"{quote_literal(key)} = '{value.encode().hex()}'" for key, value in properties.items())
     spark.sql(f"{table_sql} TBLPROPERTIES ({listed})")
     spark.sql(view_sql)
 
@@ -104,13 +105,7 @@ def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:
         properties = spark.sql(f"SHOW TBLPROPERTIES {name(relation.topic_table)}").collect()
     except AnalysisException:
         return {}
-    return {row["key"]: row["value"] for row in properties}
-
-
-def key_layout(spark: SparkSession, relation: UpsertKafkaRelation) -> str | None:
-    """`Records.key_layout` of the last run."""
-    before = state(spark, relation).get(KEY_LAYOUT)
-    return bytes.fromhex(before).decode() if before is not None else None
+    return {row["key"]: bytes.fromhex(row["value"]).decode() for row in properties if row["key"].startswith(OURS)}
 
 
 def columns(spark: SparkSession, relation: UpsertKafkaRelation) -> StructType:
