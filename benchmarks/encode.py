@@ -1,4 +1,4 @@
-"""How long encoding takes against Spark's own function on the same rows: `python benchmarks/encode.py [rows]`.
+"""How long encoding takes against Spark's own function on the same rows: `python -m benchmarks.encode [rows]`.
 
 Prints, per format, the CPU time that Spark's task spent per row, ours divided by Spark's. The rounds are interleaved and medians
 taken; CPU time and not the clock, so that a busy machine changes little. No broker is needed.
@@ -6,17 +6,14 @@ taken; CPU time and not the clock, so that a busy machine changes little. No bro
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 
-import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from benchmarks.measured import run, session
 from dbt.adapters.upsert_kafka import formats
 from dbt.adapters.upsert_kafka.formats import Field, Side
-from dbt.adapters.upsert_kafka.java import fetch_jars
-from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, kafka_jars
 
 ROUNDS, WARM_UP = 7, 3
 
@@ -41,7 +38,7 @@ PLAIN = {"json": "to_json({struct})", "csv": "to_csv({struct})", "avro": "to_avr
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
-    spark = session()
+    spark = session(cores=1)
     print(f"{count} rows, {ROUNDS} rounds; ns of CPU per row")
     for label, columns in ROWS.items():
         picked = ", ".join(f"if(id % 50 = 0, NULL, {expression}) AS {name}" for name, expression in columns.items())
@@ -52,7 +49,7 @@ def main() -> None:
             taken = {who: [] for who in expressions}
             for round_ in range(WARM_UP + ROUNDS):
                 for who, expression in expressions.items():
-                    nanoseconds = cpu_time(spark, rows.selectExpr(f"{expression} AS payload")) / count
+                    nanoseconds = run(spark, rows.selectExpr(f"{expression} AS payload")).processor * 1e9 / count
                     if round_ >= WARM_UP:
                         taken[who].append(nanoseconds)
             spark_ns, our_ns = (statistics.median(taken[who]) for who in ("spark", "ours"))
@@ -73,30 +70,6 @@ def plain(name: str, rows: DataFrame) -> str:
 def ours(name: str, rows: DataFrame) -> str:
     fields = tuple(Field(f.name, f.name, f.dataType, f.name != "id") for f in rows.schema.fields)
     return formats.get(name).encode(Side("value", "benchmark", fields))
-
-
-def cpu_time(spark: SparkSession, frame: DataFrame) -> int:
-    """Nanoseconds of CPU that the tasks of one run took."""
-    tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
-    before = set(tracker.getJobIdsForGroup())
-    frame.write.format("noop").mode("overwrite").save()
-    stages = [stage for job in set(tracker.getJobIdsForGroup()) - before for stage in tracker.getJobInfo(job).stageIds]
-    return sum(store.lastStageAttempt(stage).executorCpuTime() for stage in stages)
-
-
-def session() -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = fetch_jars("spark-kafka", kafka_jars(pyspark.__version__), INSIDE_SPARK)
-    builder = SparkSession.builder.master("local[1]").config("spark.jars", ",".join(map(str, jars)))
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "1g",
-        "spark.log.level": "ERROR",
-    }
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 if __name__ == "__main__":

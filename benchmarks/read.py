@@ -1,27 +1,23 @@
 """Reading a topic through a kafka_source against bare Spark's read and decode of the same topic, in one process.
 
-`python -m benchmarks.read [records]` starts a broker of its own, fills a topic of four partitions and prints the best of several
-alternating rounds and their ratio. Compare only figures of one run.
+`python -m benchmarks.read [records]` starts a broker of its own, fills a topic of four partitions and prints the medians of
+several alternating rounds and their ratios. Compare only figures of one run.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-import time
-from collections.abc import Callable
+from statistics import median
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.measured import run, session
 from dbt.adapters.upsert_kafka import options, source, views
-from dbt.adapters.upsert_kafka.java import fetch_jars
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, kafka_jars
 from tests.services import Cluster
 
-TOPIC, ROUNDS = "benchmark.read", 4
+TOPIC, ROUNDS, WARM_UP = "benchmark.read", 5, 2
 COLUMNS = {
     "id": "bigint",
     "name": "string",
@@ -30,16 +26,6 @@ COLUMNS = {
     "at": "timestamp_ntz",
     "country": "string",
 }
-
-
-def session() -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = fetch_jars("spark-kafka", kafka_jars(pyspark.__version__), INSIDE_SPARK)
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(map(str, jars)))
-    settings = {"spark.ui.enabled": "false", "spark.driver.memory": "2g", "spark.sql.session.timeZone": "UTC"}
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def fill(spark: SparkSession, kafka: KafkaSettings, records: int) -> None:
@@ -65,12 +51,6 @@ def expose_source(spark: SparkSession, kafka: KafkaSettings) -> str:
     return views.name(relation)
 
 
-def seconds(frame: Callable[[], DataFrame]) -> float:
-    start = time.perf_counter()
-    frame().write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - start
-
-
 def main(records: int) -> None:
     with Cluster() as cluster:
         kafka = KafkaSettings(cluster.bootstrap_servers)
@@ -79,12 +59,17 @@ def main(records: int) -> None:
         spark = session()
         fill(spark, kafka, records)
         view = expose_source(spark, kafka)
-        times = [(seconds(lambda: bare(spark, kafka)), seconds(lambda: spark.table(view))) for _ in range(ROUNDS)]
-        plain, ours = (min(column) for column in zip(*times[1:], strict=True))
-        print(f"{records} records, best of {ROUNDS - 1} warm rounds:")
-        print(f"  bare Spark    {plain:6.2f} s  {records / plain:9,.0f} records/s")
-        print(f"  kafka_source  {ours:6.2f} s  {records / ours:9,.0f} records/s")
-        print(f"  ratio         {ours / plain:6.2f}")
+        contenders = {"bare Spark": lambda: bare(spark, kafka), "kafka_source": lambda: spark.table(view)}
+        rounds = [{name: run(spark, frame()) for name, frame in contenders.items()} for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
+        print(
+            f"{records} records, medians of {ROUNDS} rounds; ratio to bare Spark by the clock, and of the tasks' processor time"
+        )
+        medians = {
+            name: [median(column) for column in zip(*(taken[name] for taken in rounds), strict=True)] for name in contenders
+        }
+        for name, (clock, processor) in medians.items():
+            ratios = [ours / plain for ours, plain in zip((clock, processor), medians["bare Spark"], strict=True)]
+            print(f"  {name:13s} {clock:6.2f} s {processor:6.2f} s   {ratios[0]:.2f} {ratios[1]:.2f}")
         spark.stop()
 
 

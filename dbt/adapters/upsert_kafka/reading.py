@@ -34,11 +34,10 @@ def query(layout: Records, table: str, per_key: bool, skips: bool = False) -> st
         return _current(layout, source) if per_key else _changelog(layout, source)
     if per_key:
         source = views.LAST_PER_KEY.format(table=source)
-    parts = [f"{_checked(layout.value_format, layout.value, VALUE)} AS v"]
-    if layout.reads_key:
-        parts.append(f"{_checked(layout.key_format, layout.key, KEY)} AS k")
+    parts = [f"{_checked(*side, f'parsed_{name}')} AS {name}" for name, side in layout.read_sides().items()]
     picked = ", ".join([*layout.picked(), *_metadata()])
-    return f"(SELECT {picked} FROM (SELECT *, {', '.join(parts)} FROM {source} WHERE {_filled(layout)}))"
+    filled = f"(SELECT * FROM {source} WHERE {_filled(layout)})"
+    return f"(SELECT {picked} FROM (SELECT *, {', '.join(parts)} FROM {layout.parse(filled)}))"
 
 
 def _changelog(layout: Records, source: str) -> str:
@@ -69,11 +68,11 @@ def _exploded(layout: Records, source: str, images: bool) -> str:
     return f"(SELECT *, posexplode({changes}) AS (pos, c) FROM {source} WHERE octet_length(value) > 0)"
 
 
-def _checked(format: Format, side: Side, payload: str) -> str:
+def _checked(format: Format, side: Side, payload: str, parsed: str) -> str:
     """The decoded payload, or an error that says which message can't be read; `raw` can read all."""
     if format.name == "raw":
         return format.decode(side, payload)
-    return f"coalesce({format.decode(side.lenient(), payload)}, {_refuse(format, side, payload)})"
+    return f"coalesce({format.restore(side.lenient(), payload, parsed)}, {_refuse(format, side, payload)})"
 
 
 def _refuse(format: Format, side: Side, payload: str, hint: str = "") -> str:

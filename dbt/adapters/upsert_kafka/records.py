@@ -85,15 +85,25 @@ class Records:
         Args:
             skips: leave out what can't be decoded, instead of failing.
         """
-        sides = {"v": (self.value_format, self.value, VALUE)}
-        if self.reads_key:
-            sides["k"] = (self.key_format, self.key, KEY)
+        sides = self.read_sides()
         parts = [
-            f"{format.decode(side.lenient() if skips else side, payload)} AS {name}"
+            f"{format.restore(side.lenient() if skips else side, payload, f'parsed_{name}')} AS {name}"
             for name, (format, side, payload) in sides.items()
         ]
         readable = f" WHERE {' AND '.join(f'{name} IS NOT NULL' for name in sides)}" if skips else ""
-        return f"SELECT {', '.join(self.picked())} FROM (SELECT {', '.join(parts)} FROM {records}){readable}"
+        return f"SELECT {', '.join(self.picked())} FROM (SELECT {', '.join(parts)} FROM {self.parse(records)}){readable}"
+
+    def parse(self, records: str) -> str:
+        """A subquery over the query or relation `records` that adds the sides as parsed, `parsed_v` and `parsed_k`."""
+        parsed = [
+            f"{format.parse(side, payload)} AS parsed_{name}" for name, (format, side, payload) in self.read_sides().items()
+        ]
+        return f"(SELECT *, {', '.join(parsed)} FROM {records})"
+
+    def read_sides(self) -> dict[str, tuple[Format, Side, str]]:
+        """What must be decoded for the columns, by the name that `picked` gives it: format, side and payload."""
+        sides = {"v": (self.value_format, self.value, VALUE)}
+        return sides | {"k": (self.key_format, self.key, KEY)} if self.reads_key else sides
 
     @property
     def reads_key(self) -> bool:

@@ -34,7 +34,7 @@ from pyspark.sql.types import (
 )
 
 from dbt.adapters.upsert_kafka.errors import OptionsError
-from dbt.adapters.upsert_kafka.sql import quote_literal
+from dbt.adapters.upsert_kafka.sql import let, quote_literal
 
 Role = Literal["key", "value"]
 
@@ -102,6 +102,32 @@ class Format(ABC):
 
         NULL for a NULL payload. Whether a payload that can't be decoded fails or gives NULL: `on_decode_error`.
         """
+
+    def parse(self, side: Side, payload: str) -> str:
+        """The first half of `decode`, for a query that makes it a column of its own: Spark then compiles both halves."""
+        return payload
+
+    def restore(self, side: Side, payload: str, parsed: str) -> str:
+        """The second half of `decode`, over the column `parsed` with what `parse` gave."""
+        return self.decode(side, payload)
+
+
+class ParsedFormat(Format):
+    """A format that a function of Spark's parses; what that gave is checked and turned into the columns."""
+
+    @abstractmethod
+    def parse(self, side: Side, payload: str) -> str:
+        """SQL expression of what Spark's function gives for the payload."""
+
+    @abstractmethod
+    def checked(self, side: Side, payload: str, parsed: str) -> str:
+        """SQL expression of the STRUCT of columns from a column or variable `parsed`; the payload is not NULL."""
+
+    def restore(self, side: Side, payload: str, parsed: str) -> str:
+        return f"CASE WHEN {payload} IS NOT NULL THEN {self.checked(side, payload, parsed)} END"
+
+    def decode(self, side: Side, payload: str) -> str:
+        return f"CASE WHEN {payload} IS NOT NULL THEN {let('r', self.parse(side, payload), self.checked(side, payload, 'r'))} END"
 
 
 _FORMATS = {

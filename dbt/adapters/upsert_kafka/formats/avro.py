@@ -35,8 +35,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dbt.adapters.upsert_kafka.formats import Field, Format, Side, checked_struct, contains_type, unsupported
-from dbt.adapters.upsert_kafka.sql import let, quote_identifier, quote_literal, quote_map, type_text
+from dbt.adapters.upsert_kafka.formats import Field, ParsedFormat, Side, checked_struct, contains_type, unsupported
+from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, quote_map, type_text
 
 NAMES = ("avro", "avro-confluent")
 """The formats whose records a schema of this module describes."""
@@ -56,7 +56,7 @@ _PRIMITIVES: dict[type[DataType], Any] = {
 }
 
 
-class Avro(Format):
+class Avro(ParsedFormat):
     name = "avro"
 
     def problems(self, side: Side) -> list[str]:
@@ -65,9 +65,11 @@ class Avro(Format):
     def encode(self, side: Side) -> str:
         return write_body(self.name, side, _legacy(side))
 
-    def decode(self, side: Side, payload: str) -> str:
-        body = let("r", read_body(payload, side, _legacy(side)), read_columns(self.name, side, payload, "r"))
-        return f"CASE WHEN {payload} IS NOT NULL THEN {body} END"
+    def parse(self, side: Side, payload: str) -> str:
+        return read_body(payload, side, _legacy(side))
+
+    def checked(self, side: Side, payload: str, parsed: str) -> str:
+        return read_columns(self.name, side, payload, parsed)
 
 
 def avro_schema(side: Side) -> str:
@@ -222,7 +224,7 @@ def read_body(payload: str, side: Side, legacy: bool, writer_schema: str | None 
 
 
 def read_columns(format_name: str, side: Side, payload: str, records: str) -> str:
-    """SQL expression of the STRUCT of columns from what `read_body` gave, bound to the name `records`."""
+    """SQL expression of the STRUCT of columns from what `read_body` gave, which has the name `records`."""
     columns = {f.column: _restored(f"{records}[0].{quote_identifier(f.name)}", f.type) for f in side.fields}
     return checked_struct(format_name, side, payload, columns, f"coalesce(size({records}), 0) = 1", is_text=False)
 

@@ -13,16 +13,15 @@ from dataclasses import replace
 from typing import Any
 
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
-from dbt.adapters.upsert_kafka.formats import Format, Role, Side, avro
+from dbt.adapters.upsert_kafka.formats import ParsedFormat, Role, Side, avro
 from dbt.adapters.upsert_kafka.schema_registry import RegistrySettings, connect
-from dbt.adapters.upsert_kafka.sql import let
 
 # Not options of a user: what `prepare` found out.
 SCHEMA_ID, SCHEMAS = "schema_id", "schemas"
 _UNREGISTERED = 0
 
 
-class AvroConfluent(Format):
+class AvroConfluent(ParsedFormat):
     name = "avro-confluent"
 
     def problems(self, side: Side) -> list[str]:
@@ -59,7 +58,7 @@ class AvroConfluent(Format):
     def encode(self, side: Side) -> str:
         return f"concat({_header(_prepared(side)[SCHEMA_ID])}, {avro.write_body(self.name, side, legacy=True)})"
 
-    def decode(self, side: Side, payload: str) -> str:
+    def parse(self, side: Side, payload: str) -> str:
         options = _prepared(side)
         # Ours first: it is the one that nearly every record has.
         ids = sorted(options[SCHEMAS], key=lambda i: (i != options[SCHEMA_ID], i))
@@ -68,9 +67,10 @@ class AvroConfluent(Format):
             + avro.read_body(f"substring({payload}, 6)", side, True, None if i == options[SCHEMA_ID] else options[SCHEMAS][i])
             for i in ids
         )
-        records = f"CASE substring({payload}, 1, 5) {cases} END"
-        body = let("r", records, avro.read_columns(self.name, side, payload, "r"))
-        return f"CASE WHEN {payload} IS NOT NULL THEN {body} END"
+        return f"CASE substring({payload}, 1, 5) {cases} END"
+
+    def checked(self, side: Side, payload: str, parsed: str) -> str:
+        return avro.read_columns(self.name, side, payload, parsed)
 
 
 def subject_of(topic: str, role: Role, options: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dbt.adapters.upsert_kafka.formats import Field, Format, Side, checked_struct, unsupported
+from dbt.adapters.upsert_kafka.formats import Field, ParsedFormat, Side, checked_struct, unsupported
 from dbt.adapters.upsert_kafka.formats.text import decimal_text, timestamp_ntz_text, timestamp_text
 from dbt.adapters.upsert_kafka.sql import let, quote_identifier, quote_literal, quote_map, type_text
 
@@ -37,7 +37,7 @@ _NUL = "\uffff"
 """Stands for a NUL while a line is parsed: it is no character."""
 
 
-class Csv(Format):
+class Csv(ParsedFormat):
     name = "csv"
 
     def problems(self, side: Side) -> list[str]:
@@ -49,24 +49,28 @@ class Csv(Format):
         separator = f", {quote_literal(dialect.delimiter)}, "
         return f"CAST(concat({separator.join(fields)}) AS BINARY)"
 
-    def decode(self, side: Side, payload: str) -> str:
-        dialect = _Dialect(side)
-        # Names in the payload don't exist, and the columns' own could collide in Spark's case-insensitive eyes.
-        names = [f"c{i}" for i in range(len(side.fields))]
-        schema = ", ".join(f"{name} STRING" for name in [*names, CORRUPT])
+    def parse(self, side: Side, payload: str) -> str:
+        schema = ", ".join(f"{name} STRING" for name in [*_names(side), CORRUPT])
         # The parser takes a NUL for the end.
         line = f"replace(CAST({payload} AS STRING), {quote_literal(chr(0))}, {quote_literal(_NUL)})"
-        parsed = f"from_csv({line}, {quote_literal(schema)}, {dialect.reader_options()})"
-        readable = [f"r.{CORRUPT} IS NULL"]
-        if len(names) > 1:
+        return f"from_csv({line}, {quote_literal(schema)}, {_Dialect(side).reader_options()})"
+
+    def checked(self, side: Side, payload: str, parsed: str) -> str:
+        dialect = _Dialect(side)
+        readable = [f"{parsed}.{CORRUPT} IS NULL"]
+        if len(side.fields) > 1:
             readable.append(f"octet_length({payload}) > 0")
         columns = {}
-        for name, f in zip(names, side.fields, strict=True):
-            text = dialect.restored(f"r.{name}", f)
+        for name, f in zip(_names(side), side.fields, strict=True):
+            text = dialect.restored(f"{parsed}.{name}", f)
             columns[f.column] = dialect.value(text, f.type)
             readable.append(dialect.is_readable(text, f.type))
-        body = checked_struct(self.name, side, payload, columns, " AND ".join(readable))
-        return f"CASE WHEN {payload} IS NOT NULL THEN {let('r', parsed, body)} END"
+        return checked_struct(self.name, side, payload, columns, " AND ".join(readable))
+
+
+def _names(side: Side) -> list[str]:
+    # Names in the payload don't exist, and the columns' own could collide in Spark's case-insensitive eyes.
+    return [f"c{i}" for i in range(len(side.fields))]
 
 
 def _refusal(data_type: DataType) -> str | None:

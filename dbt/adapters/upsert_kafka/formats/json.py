@@ -26,9 +26,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dbt.adapters.upsert_kafka.formats import Format, Side, checked_struct, contains_type, unsupported
+from dbt.adapters.upsert_kafka.formats import ParsedFormat, Side, checked_struct, contains_type, unsupported
 from dbt.adapters.upsert_kafka.formats.text import decimal_text, timestamp_ntz_text, timestamp_text
-from dbt.adapters.upsert_kafka.sql import let, quote_identifier, quote_literal, quote_map, type_text
+from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, quote_map, type_text
 
 BACKSLASH = "\\"
 CORRUPT = "__upsert_kafka_corrupt"
@@ -42,7 +42,7 @@ Member = tuple[str, str, DataType]
 """Name, expression, type."""
 
 
-class Json(Format):
+class Json(ParsedFormat):
     name = "json"
 
     def problems(self, side: Side) -> list[str]:
@@ -51,19 +51,20 @@ class Json(Format):
     def encode(self, side: Side) -> str:
         return object_bytes(side, [(f.name, quote_identifier(f.column), f.type) for f in side.fields])
 
-    def decode(self, side: Side, payload: str) -> str:
+    def parse(self, side: Side, payload: str) -> str:
         schema = StructType([StructField(f.name, f.type) for f in side.fields] + [StructField(CORRUPT, StringType())])
         options = {"timeZone": "UTC", "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         ddl = ", ".join(f"{quote_identifier(f.name)} {type_text(f.dataType)}" for f in schema.fields)
-        parsed = f"from_json(CAST({payload} AS STRING), {quote_literal(ddl)}, {quote_map(options)})"
-        columns = {f.column: f"r.{quote_identifier(f.name)}" for f in side.fields}
+        return f"from_json(CAST({payload} AS STRING), {quote_literal(ddl)}, {quote_map(options)})"
+
+    def checked(self, side: Side, payload: str, parsed: str) -> str:
+        columns = {f.column: f"{parsed}.{quote_identifier(f.name)}" for f in side.fields}
         # from_json gives NULL for an empty string
-        readable = f"r IS NOT NULL AND r.{CORRUPT} IS NULL"
+        readable = f"{parsed} IS NOT NULL AND {parsed}.{CORRUPT} IS NULL"
         if side.options.get("fail_on_missing_field"):
             names = ", ".join(quote_literal(f.name) for f in side.fields)
             readable += f" AND size(array_except(array({names}), json_object_keys(CAST({payload} AS STRING)))) = 0"
-        body = checked_struct(self.name, side, payload, columns, readable)
-        return f"CASE WHEN {payload} IS NOT NULL THEN {let('r', parsed, body)} END"
+        return checked_struct(self.name, side, payload, columns, readable)
 
 
 def object_bytes(side: Side, members: list[Member]) -> str:
