@@ -12,7 +12,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
@@ -102,12 +102,20 @@ class Cluster:
         brokers: number of servers.
         properties: server properties on top of the defaults, for all of them.
         version: of Apache Kafka.
+        secured: security protocols to listen for as well; the ports of the first server are in `ports`.
     """
 
-    def __init__(self, brokers: int = 1, properties: Mapping[str, str] | None = None, version: str = KAFKA_VERSION) -> None:
+    def __init__(
+        self,
+        brokers: int = 1,
+        properties: Mapping[str, str] | None = None,
+        version: str = KAFKA_VERSION,
+        secured: Sequence[str] = (),
+        jvm_flags: tuple[str, ...] = (),
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="upsert-kafka-test-"))
-        ports = free_ports(2 * brokers)
-        listeners, controllers = ports[:brokers], ports[brokers:]
+        ports = free_ports((2 + len(secured)) * brokers)
+        listeners, controllers, others = ports[:brokers], ports[brokers : 2 * brokers], ports[2 * brokers :]
         voters = ",".join(f"{i}@{LOOPBACK}:{port}" for i, port in enumerate(controllers, 1))
         replicas = str(min(3, brokers))
         replication = {
@@ -121,11 +129,16 @@ class Cluster:
             Broker(
                 Node(
                     self._folder / str(i), jars, java, cluster_id, port, controller, i, voters,
-                    {**replication, **(properties or {})}, TEST_JVM_FLAGS,
+                    {**replication, **(properties or {})}, (*TEST_JVM_FLAGS, *jvm_flags),
+                    {protocol: others.pop() for protocol in secured},
                 )
             )
             for i, (port, controller) in enumerate(zip(listeners, controllers, strict=True), 1)
         ]  # fmt: skip
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        return self.brokers[0].node.listeners
 
     @property
     def bootstrap_servers(self) -> str:

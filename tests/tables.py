@@ -6,7 +6,7 @@ What needs a process of its own (catalog, sessions, exit codes) is tested throug
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dbt.adapters.contracts.relation import RelationType
@@ -34,6 +34,10 @@ class Table:
         self.partitions = partitions
         self.options: dict[str, Any] = {"unique_key": "id"}
         self.published = False
+        self.kafka: Mapping[str, str] = {}
+        """Client properties, as a profile's `kafka`."""
+        self.secured_at: str | None = None
+        """Where `publish` reaches the broker, if that is elsewhere than where the test looks at it."""
         spark.sql(f"CREATE DATABASE IF NOT EXISTS `{schema}`")
 
     def publish(self, rows: Rows | DataFrame | str, columns: str | None = None, **config: Any) -> Any:
@@ -50,7 +54,7 @@ class Table:
                 options=parsed,
                 topic=self.topic,
                 wanted=Wanted(partitions=self.partitions, compacted=self.materialization == "upsert_kafka"),
-                kafka=KafkaSettings(self.broker, parsed.properties),
+                kafka=KafkaSettings(self.secured_at or self.broker, {**self.kafka, **parsed.properties}),
                 relation=relation,
                 existing=relation if self.published else None,
                 **request,

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.secured import SecuredCluster
 from tests.tables import Table
 
 
@@ -10,3 +13,10 @@ from tests.tables import Table
 def table(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Table:
     """A model of this test's own, and its topic of two partitions."""
     return Table(spark, broker, topic_name, schema_name)
+
+
+@pytest.fixture(scope="session")
+def secured() -> Iterator[SecuredCluster]:
+    """A broker that lets nobody in without credentials, for the whole suite."""
+    with SecuredCluster() as cluster:
+        yield cluster

@@ -27,6 +27,8 @@ BAD: dict[str, dict[str, Any]] = {
     "'master' and 'remote' exclude each other": {"master": "local[2]", "remote": "sc://a:15002"},
     "'remote' is 'a:15002': must begin with sc://": {"remote": "a:15002"},
     "'kafka' must be a mapping": {"kafka": ["a"]},
+    "'kafka: linger.ms' must be a whole number": {"kafka": {"linger.ms": "soon"}},
+    "'kafka: key.serializer' can't be set: key_format decides": {"kafka": {"key.serializer": "x"}},
     "'database' is 'other': leave it out": {"database": "other"},
     "unknown field 'topic_defaults.partition'": {"topic_defaults": {"partition": 3}},
 }

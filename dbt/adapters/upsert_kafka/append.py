@@ -44,7 +44,10 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         return Appended(_message="checked, nothing appended", topic=request.topic)
     seen = Observation()
     encoded = layout.encode(rows, request.options).observe(
-        seen, F.count_if(~F.col(NULL_KEY)).alias("rows"), F.count_if(NULL_KEY).alias("nulls")
+        seen,
+        F.count_if(~F.col(NULL_KEY)).alias("rows"),
+        F.count_if(NULL_KEY).alias("nulls"),
+        F.max(F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))).alias("largest"),
     )
     columns = [KEY, VALUE, *([HEADERS] if HEADERS in encoded.columns else [])]
     computed = encoded.where(~F.col(NULL_KEY)).select(*columns).localCheckpoint(eager=True)
@@ -58,11 +61,13 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         return Appended(_message=f"dry run, nothing appended: +{count}", topic=request.topic, appended=count, dropped=nulls)
     with request.kafka.admin() as admin:
         topic = topics.describe(admin, request.topic)
+        publish.check_size(admin, topic, seen.get["largest"] or 0, request)
         if topic is None:
             topic = topics.create(admin, request.topic, request.wanted)
         else:
             for difference in topics.differences(topic, request.wanted):
                 logger.warning(f"{request.model}: {difference}")
+        topics.check_rights(topic, "WRITE")
     delivered: dict[str, Any] = {}
     if count:
         unplaced = computed.withColumn(PARTITION, F.lit(None).cast("int"))

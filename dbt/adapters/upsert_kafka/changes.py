@@ -65,6 +65,8 @@ class Changes:
     rows: int
     live_keys: int
     split_keys: int
+    largest: int
+    """Bytes of the largest key and value together, of what would be written."""
     policy: Policy
 
     def __getitem__(self, kind: str) -> int:
@@ -118,11 +120,12 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
     seen = Observation()
     counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in KINDS]
     totals = {"rows": "copies IS NOT NULL", "live_keys": "live", "split_keys": "split"}
-    observed = compared.observe(seen, *counts, *(F.count_if(F.expr(e)).alias(name) for name, e in totals.items()))
+    sums = [F.count_if(F.expr(e)).alias(name) for name, e in totals.items()]
+    observed = compared.observe(seen, *counts, *sums, _largest().alias("largest"))
     frame = _held(observed.where(~F.col(KIND).isin(*QUIET)))
     found = dict(seen.get)
     by_kind = {kind: found[kind] for kind in KINDS}
-    return Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], policy)
+    return Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], found["largest"] or 0, policy)
 
 
 def _first_load(encoded: DataFrame, policy: Policy) -> Changes:
@@ -135,8 +138,15 @@ def _first_load(encoded: DataFrame, policy: Policy) -> Changes:
         copies = F.count(F.when(F.col(KIND) != NULL, F.lit(1))).over(Window.partitionBy(KEY))
         counted = frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND)))
         frame = _held(counted)
-    found = {row[KIND]: row["count"] for row in frame.groupBy(KIND).count().collect()}
-    return Changes(frame, {kind: found.get(kind, 0) for kind in KINDS}, sum(found.values()), 0, 0, policy)
+    counted = frame.groupBy(KIND).agg(F.count(F.lit(1)).alias("count"), _largest().alias("largest")).collect()
+    found = {row[KIND]: row["count"] for row in counted}
+    largest = max((row["largest"] or 0 for row in counted), default=0)
+    return Changes(frame, {kind: found.get(kind, 0) for kind in KINDS}, sum(found.values()), 0, 0, largest, policy)
+
+
+def _largest() -> Column:
+    size = F.octet_length(KEY) + F.coalesce(F.octet_length(VALUE), F.lit(0))
+    return F.max(F.when(F.col(KIND).isin(*WRITTEN, REPUBLISH), size))
 
 
 def _held(frame: DataFrame) -> DataFrame:

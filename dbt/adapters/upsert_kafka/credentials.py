@@ -14,8 +14,10 @@ from typing import Any, ClassVar
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
+from dbt.adapters.upsert_kafka import kafka_properties
+
 EMBEDDED = "embedded"
-SERVER = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})$")
+SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 MAPPINGS = ("spark", "kafka", "schema_registry", "topic_defaults")
 TOPIC_DEFAULTS = ("partitions", "replication_factor", "config")
 # dbt itself puts these into a profile's target.
@@ -24,7 +26,7 @@ DBT_FIELDS = ("type", "threads", "priority")
 
 def is_server_list(servers: str) -> bool:
     """Whether `servers` reads host:port,host:port with ports that exist."""
-    matches = [SERVER.match(server.strip()) for server in servers.split(",")]
+    matches = [SERVER.fullmatch(server.strip()) for server in servers.split(",")]
     return all(match is not None and 0 < int(match[2]) < 65536 for match in matches)
 
 
@@ -115,6 +117,12 @@ def _problems(data: dict[str, Any]) -> list[str]:
             problems.append(f"'{name}' must be a mapping of names to values")
     if data.get("database") and data["database"] != data.get("schema"):
         problems.append(f"'database' is '{data['database']}': leave it out, on Spark it is the schema")
+    for name, value in data["kafka"].items() if isinstance(data.get("kafka"), dict) else ():
+        # Without the value, which may be a secret under a wrong name.
+        if refused := kafka_properties.REFUSED.get(str(name)):
+            problems.append(f"'kafka: {name}' can't be set: {refused}")
+        elif wrong := kafka_properties.problem(str(name), _text(value)):
+            problems.append(f"'kafka: {name}' {wrong}")
     defaults = data.get("topic_defaults")
     for name in sorted(set(defaults) - set(TOPIC_DEFAULTS)) if isinstance(defaults, dict) else ():
         problems.append(f"unknown field 'topic_defaults.{name}'; known fields: {', '.join(TOPIC_DEFAULTS)}")

@@ -24,6 +24,26 @@ class KafkaUnreachableError(UpsertKafkaError):
     """No broker answered."""
 
 
+class MissingRightError(UpsertKafkaError):
+    """The cluster's authorizer denies an operation.
+
+    Args:
+        kind: of resource, as Kafka's ACLs call it: topic, group, transactional id, cluster.
+    """
+
+    def __init__(self, operation: str, kind: str, name: str, user: str = "this user") -> None:
+        self.denied = (operation, kind, name)
+        super().__init__(f"{lacks(user, *self.denied)}; docs/security.md lists the rights that a model needs")
+
+    def of(self, user: str) -> MissingRightError:
+        """The same, said of somebody."""
+        return MissingRightError(*self.denied, user)
+
+
+def lacks(user: str, operation: str, kind: str, name: str) -> str:
+    return f"{user} lacks {operation} on {kind} '{name}': grant it"
+
+
 class DeliveryError(UpsertKafkaError):
     """Writing failed; the message says what the topic holds now and what the next run repairs."""
 

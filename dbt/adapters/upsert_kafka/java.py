@@ -76,7 +76,9 @@ def fetch_jars(name: str, coordinates: Iterable[str], exclude: Iterable[str] = (
     digest = hashlib.sha256(repr((wanted, excluded)).encode()).hexdigest()[:12]
     folder = cache_dir() / "jars" / f"{name}-{digest}"
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        # What lies here is run: nobody else may put anything there.
+        cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.parent.mkdir(exist_ok=True)
         with open(folder.parent / f"{name}-{digest}.lock", "w") as lock:
             # Two processes at once: the second waits, then finds the folder.
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -113,6 +115,7 @@ def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path
                 f"The jars of {name} ({', '.join(coordinates)}) could not be fetched: {reason}. "
                 "Check the network; without one set `jars:` in the profile"
             )
+        check_sums(name, coordinates, sorted(jars.glob("*.jar")))
         jars.rename(folder)
     print(f"Fetched {name}: {len(list(folder.iterdir()))} files", file=sys.stderr, flush=True)
 
@@ -123,6 +126,24 @@ _FILES_ONLY = (
     '<ivysettings><settings defaultResolver="files"/><resolvers>'
     '<ibiblio name="files" m2compatible="true" usepoms="false"/></resolvers></ivysettings>'
 )
+
+
+def check_sums(name: str, coordinates: list[str], jars: list[Path]) -> None:
+    """Refuse jars other than those that this version of the package was tested with, whatever the registry says of them.
+
+    For versions that are not listed the registry's own checksums count, which Ivy has compared already.
+    """
+    lines = (Path(__file__).with_name("checksums.txt")).read_text().splitlines()
+    known = {file: digest for digest, file in (line.split() for line in lines)}
+    named = [f"{artifact}-{version}.jar" for _, artifact, version in (c.split(":") for c in coordinates)]
+    if not known.keys() & set(named):
+        return
+    for jar in jars:
+        if known.get(jar.name) != hashlib.sha256(jar.read_bytes()).hexdigest():
+            raise UpsertKafkaError(
+                f"The jars of {name} were fetched and not kept: {jar.name} is not the file that this version was tested with "
+                f"(SHA-256). Ask who runs your package registry; files that you trust can be named by `jars:` in the profile"
+            )
 
 
 def _module_descriptor(coordinates: list[str], exclude: list[str]) -> str:

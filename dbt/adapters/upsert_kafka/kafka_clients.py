@@ -1,6 +1,7 @@
-"""Kafka client properties, translated once: the names of Java's clients to Spark options and kafka-python arguments.
+"""How each client reaches one cluster: Spark's source and sink, views of later processes, kafka-python's clients.
 
-The one place that knows which client takes which property, and where secrets are kept out of what others can read.
+The one place that decides where secrets are kept out of what others can read. Leaves to `kafka_properties` which client takes
+which property and to `kafka_python` what kafka-python calls it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 
-from dbt.adapters.upsert_kafka import embedded, kafka_properties
+from dbt.adapters.upsert_kafka import embedded, kafka_properties, kafka_python
 from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
-from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, OptionsError
+from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, MissingRightError
 
 logger = AdapterLogger("upsert_kafka")
 # What goes wrong in a client reaches the user as an error of ours, once.
@@ -33,14 +36,8 @@ READER_DEFAULTS = {
     "fetch.max.bytes": str(64 * 1024 * 1024),
     "isolation.level": "read_committed",
 }
-# Java's name -> kafka-python's argument, where it is not the same with underscores.
-PYTHON_NAMES = {
-    "ssl.truststore.location": "ssl_cafile",
-    "ssl.keystore.location": "ssl_certfile",
-    "ssl.key.password": "ssl_password",
-}
-JAAS_ENTRY = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
 BOOTSTRAP_TIMEOUT_MS = 20_000
+ATTEMPTS_TO_ENTER = 2
 # Kafka's own config providers. Their aliases are none of those that Spark SQL would resolve itself (env, system, …).
 FROM_ENVIRONMENT, FROM_FILE = "dbtenv", "dbtfile"
 PROVIDERS = {
@@ -50,11 +47,15 @@ PROVIDERS = {
 }
 
 
-def export_secrets(credentials: UpsertKafkaCredentials) -> None:
-    """Hand the profile's secrets to the JVM that will be started, through its environment and nowhere else."""
-    for name, value in credentials.kafka.items():
-        if kafka_properties.holds_secret(name):
-            os.environ[_variable(name)] = value
+def export_secrets(credentials: UpsertKafkaCredentials) -> dict[str, str]:
+    """Hand the profile's secrets to the JVM that will be started, through its environment and nowhere else.
+
+    Returns:
+        The variables, which the executors of a cluster need too.
+    """
+    variables = {_variable(name): value for name, value in credentials.kafka.items() if kafka_properties.holds_secret(name)}
+    os.environ.update(variables)
+    return variables
 
 
 def _variable(name: str) -> str:
@@ -108,29 +109,22 @@ class KafkaSettings:
         """Options for Spark's Kafka sink."""
         return self._spark({**defaults, **kafka_properties.split(self.properties).producer})
 
+    @property
+    def user(self) -> str:
+        """Who the cluster takes us for, in messages."""
+        return kafka_python.user(self.properties)
+
     def python_client(self) -> dict[str, Any]:
         """Arguments for kafka-python's clients."""
-        arguments: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers.split(",")}
-        for name, value in kafka_properties.split(self.properties).admin.items():
-            argument = PYTHON_NAMES.get(name, name.replace(".", "_"))
-            if "${" in value:
-                raise OptionsError(
-                    f"properties: {name} refers to a config provider, which only Java's clients can ask; "
-                    "put it into the kafka: block of your profile, for example with env_var()"
-                )
-            if name == "sasl.jaas.config":
-                entries = {m[1]: next(v for v in m.groups()[1:] if v is not None) for m in JAAS_ENTRY.finditer(value)}
-                arguments["sasl_plain_username"] = entries.get("username")
-                arguments["sasl_plain_password"] = entries.get("password")
-            elif argument in KafkaAdminClient.DEFAULT_CONFIG:
-                arguments[argument] = int(value) if isinstance(KafkaAdminClient.DEFAULT_CONFIG[argument], int) else value
-        return arguments
+        return kafka_python.arguments(self.bootstrap_servers, self.properties)
 
     @contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
         """An admin client that is closed afterwards; a cluster out of reach is one clear line."""
+        arguments = self.python_client()
+        self._enter(arguments)
         try:
-            client = KafkaAdminClient(**{"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS, **self.python_client()})
+            client = KafkaAdminClient(**{"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS, **arguments})
         except KafkaError as error:
             logger.debug(f"admin client: {error!r}")
             raise KafkaUnreachableError(
@@ -139,8 +133,26 @@ class KafkaSettings:
             ) from error
         try:
             yield client
+        except MissingRightError as error:
+            raise error.of(self.user) from None
         finally:
             client.close()
+
+    def _enter(self, arguments: Mapping[str, Any]) -> None:
+        """Be refused once and at once, with the reason: a client would go on trying, which locks accounts, and say nothing."""
+        key = (self.bootstrap_servers, frozenset(self.properties.items()))
+        if "security_protocol" not in arguments or key in _entered:
+            return
+        for attempt in range(ATTEMPTS_TO_ENTER):
+            errors = [_connect(arguments, server) for server in arguments["bootstrap_servers"]]
+            if None in errors:
+                _entered.add(key)
+                return
+            for server, error in zip(arguments["bootstrap_servers"], errors, strict=True):
+                logger.debug(f"connection to {server}: {error!r}")
+                reason = refusal(error, self.user, arguments.get("sasl_mechanism"), attempt + 1 == ATTEMPTS_TO_ENTER)
+                if reason:
+                    raise KafkaUnreachableError(f"Kafka at '{server}': {reason} in the kafka: block of your profile")
 
     def _spark(self, properties: Mapping[str, str]) -> dict[str, str]:
         secrets = {
@@ -154,3 +166,46 @@ class KafkaSettings:
 
 def _prefixed(properties: Mapping[str, str]) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in properties.items()}
+
+
+_entered: set[tuple[str, frozenset[tuple[str, str]]]] = set()
+"""Clusters that have let this process in."""
+
+
+def _connect(arguments: Mapping[str, Any], server: str) -> KafkaError | None:
+    """Connect to one server and leave again."""
+    single = {**arguments, "bootstrap_servers": [server]}
+    net = NetworkSelector(**single)
+    manager = KafkaConnectionManager(net, **single)
+
+    async def connected() -> None:
+        await manager.get_connection(manager.cluster.bootstrap_brokers()[0].node_id, BOOTSTRAP_TIMEOUT_MS)
+
+    try:
+        net.run(connected)
+    except KafkaError as error:
+        return error
+    finally:
+        manager.close()
+        net.close()
+    return None
+
+
+def refusal(error: KafkaError | None, user: str, mechanism: str | None, again: bool) -> str | None:
+    """Why a cluster does not let this client in, and what to check; None where it only did not answer."""
+    text = str(error)
+    detail = text.split(" (_ssl")[0].split("] ")[-1].rstrip(".")
+    if isinstance(error, SaslAuthenticationFailedError):
+        return f"the broker refused {user} ({mechanism}): check sasl.*"
+    if isinstance(error, UnsupportedSaslMechanismError):
+        return f"the broker takes no sasl.mechanism {mechanism} at this address: check it"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return f"its certificate is not trusted ({detail.split('verify failed: ')[-1]}): check ssl.truststore.*"
+    if "Handshake failed" in text:
+        return f"the TLS handshake failed ({detail}): check security.protocol and ssl.*"
+    if "ALERT" in text:
+        return f"the broker refused the client's certificate ({detail}): check ssl.keystore.*"
+    if again and mechanism and "socket disconnected" in text:
+        # What a broker does that refuses, and its answer may be lost; one that is just stopped does it once.
+        return f"the broker closed the connection when {user} logged in ({mechanism}): check security.protocol and sasl.*"
+    return None

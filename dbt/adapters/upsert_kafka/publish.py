@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
+from kafka import KafkaAdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import (
@@ -37,6 +38,7 @@ from dbt.adapters.upsert_kafka.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
+from dbt.adapters.upsert_kafka.sinks import spark as spark_sink
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
 from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
 from dbt.adapters.upsert_kafka.topics import Topic, Wanted
@@ -121,6 +123,9 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
 
     with request.kafka.admin() as admin:
         topic = topics.describe(admin, request.topic)
+        rights = ("READ", "WRITE") if request.mode == "publish" else ("READ",)
+        if topic is not None:
+            topics.check_rights(topic, *rights)
         if topic is not None and request.mode == "publish" and request.transactional_id:
             TransactionSink().recover(Target(topic.name, topic.partitions, request.kafka, request.transactional_id))
             topic = topics.describe(admin, request.topic)
@@ -129,6 +134,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
         policy = _policy(request, _old_keys_are_foreign(spark, layout, topic, request))
         change = _compare(spark, rows, layout, topic, policy, request)
         warnings = guards.check(request.model, change, layout, request.options)
+        check_size(admin, topic, change.largest, request)
         if request.mode == "preview":
             found = scan.read(spark, request.kafka, topic) if topic is not None and not topic.is_empty else None
             for line in preview.lines(change, layout, found):
@@ -136,6 +142,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
             return _publication("dry run, nothing published: ", request.topic, change)
         if topic is None:
             topic = topics.create(admin, request.topic, request.wanted)
+            topics.check_rights(topic, *rights)
         else:
             _moved(topics.moved(admin, topic), request)
     for warning in warnings:
@@ -150,6 +157,13 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
 def partitioner_of(request: Request) -> Partitioner:
     """The model's partitioner; a function of the user's is found now, before anything is written."""
     return partitioners.load(request.options.sink_partitioner, request.options.sink_partitioner_class, request.folder)
+
+
+def check_size(admin: KafkaAdminClient, topic: Topic | None, largest: int, request: Request) -> None:
+    """Refuse a message that is too large, where that is known before it is compressed."""
+    if not request.transactional_id and largest > spark_sink.MAX_REQUEST_SIZE // 2:
+        allowed = topics.largest_message(admin, request.topic, None if topic else request.wanted)
+        spark_sink.check_size(request.model, largest, allowed, request.kafka.properties)
 
 
 def deliver(records: DataFrame, partitioner: Partitioner, topic: Topic, request: Request, messages: int) -> Delivery:

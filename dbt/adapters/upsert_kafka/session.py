@@ -8,15 +8,17 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
+import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from dbt.adapters.events.logging import AdapterLogger
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -45,6 +47,7 @@ METASTORE_SETTINGS = (
     "spark.sql.catalogImplementation",
 )
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
+SECRET = "(?i)secret|password|passphrase|token|credential|jaas|(access|account|api)[._]?key"
 LAUNCH_NOISE = b"WARNING: Using incubator modules"
 LOG4J = """\
 rootLogger.level = error
@@ -97,7 +100,7 @@ def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
 
 def is_local(credentials: UpsertKafkaCredentials) -> bool:
     """Whether Spark runs inside this process."""
-    return credentials.remote is None and (credentials.master or "local").startswith("local")
+    return credentials.remote is None and bool(re.match(r"local(\[|$)", credentials.master or "local"))
 
 
 def _connect(remote: str) -> SparkSession:
@@ -114,7 +117,7 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     import pyspark
 
     java.find_java()
-    export_secrets(credentials)
+    secrets = export_secrets(credentials)
     # Errors reach the user as the model's; pyspark would print them too, with Java's stack.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -123,21 +126,30 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
         name in credentials.spark for name in METASTORE_SETTINGS
     ):
         settings |= _project_catalog(credentials.state_dir)
-    builder = SparkSession.builder
-    for name, value in {**settings, **credentials.spark}.items():
-        builder = builder.config(name, value)
+    if not is_local(credentials):
+        settings |= {f"spark.executorEnv.{variable}": value for variable, value in secrets.items()}
     # JVM options of the profile come on top of ours, not in their place.
     options = [settings[JVM_OPTIONS], class_archive.options(), credentials.spark.get(JVM_OPTIONS, "")]
-    builder = builder.config(JVM_OPTIONS, " ".join(options).strip())
+    settings |= {**credentials.spark, JVM_OPTIONS: " ".join(options).strip()}
     try:
         with _without_launch_noise():
-            session = builder.getOrCreate()
+            _launch({name: value for name, value in settings.items() if not _is_secret(name)})
+            session = SparkSession.builder.config(map=settings).getOrCreate()
         # The first statement boots the catalog; better here, with a message of its own, than inside a model.
         session.sql("show databases").collect()
     except Exception as error:  # Py4J's and Spark's errors have no common base
         logger.debug(f"Spark did not start: {error!r}")
         raise UpsertKafkaError(_why_not_started(error, credentials)) from error
     return session
+
+
+def _launch(settings: Mapping[str, Any]) -> None:
+    """Start the JVM, whose command line everybody on the machine can read, with these; it is told the others when it is up."""
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
+
+
+def _is_secret(setting: str) -> bool:
+    return not setting.startswith("spark.driver.") and bool(re.search(SECRET, setting))
 
 
 @contextmanager
@@ -176,6 +188,8 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
         "spark.app.name": "dbt-upsert-kafka",
         "spark.jars": ",".join(jars),
         "spark.ui.enabled": "false",
+        # What Spark hides in its UI, its event log and its plans: its own default and more.
+        "spark.redaction.regex": SECRET,
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.sql.catalogImplementation": "hive",
         # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.

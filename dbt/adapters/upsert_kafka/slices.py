@@ -72,6 +72,7 @@ def resolve(admin: KafkaAdminClient, model: str, options: ModelOptions) -> Slice
     bounds, problems = {}, []
     for name, topic in found.items():
         assert topic is not None
+        topics.check_rights(topic, "READ")
         bounds[name], wrong = bounds_of(topic, options, _Lookup(admin, topic))
         problems += wrong
     if problems:

@@ -15,13 +15,23 @@ from typing import Any
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.admin._partitions import OffsetSpec
-from kafka.errors import KafkaError, NoError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    NoError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from kafka.structs import OffsetAndMetadata
 
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import MissingRightError, UpsertKafkaError
 
-NAME = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
+NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+MESSAGE_BYTES = 1024 * 1024 + 12
 WAITS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
 
 
@@ -31,10 +41,13 @@ class Topic:
 
     name: str
     partitions: int
-    cleanup_policy: str = "compact"
+    cleanup_policy: str | None = "compact"
+    """None where it may not be asked."""
     first: Mapping[int, int] = field(default_factory=dict)
     end: Mapping[int, int] = field(default_factory=dict)
     exists: bool = True
+    operations: frozenset[str] | None = None
+    """What the user may do with it; None where the cluster does not tell."""
 
     @property
     def is_empty(self) -> bool:
@@ -54,7 +67,7 @@ class Wanted:
 
 def check_name(name: str) -> None:
     """Refuse a name that Kafka would refuse."""
-    if not NAME.match(name) or name in (".", ".."):
+    if not NAME.fullmatch(name) or name in (".", ".."):
         raise UpsertKafkaError(
             f"topic '{name}' is not a name that Kafka allows: letters, digits, '.', '_' and '-', at most 249; "
             "set the option topic"
@@ -72,6 +85,8 @@ def describe(admin: KafkaAdminClient, name: str, isolation_level: int = READ_COM
     error = for_code(found["error_code"])
     if error is UnknownTopicOrPartitionError:
         return None
+    if error is TopicAuthorizationFailedError:
+        raise MissingRightError("DESCRIBE", "topic", name)
     if found["error_code"]:
         raise UpsertKafkaError(f"topic '{name}' could not be described: {error.__name__}, {error.description}")
     partitions = [p["partition_index"] for p in found["partitions"]]
@@ -79,10 +94,18 @@ def describe(admin: KafkaAdminClient, name: str, isolation_level: int = READ_COM
     return Topic(
         name=name,
         partitions=len(partitions),
-        cleanup_policy=config(admin, name)["cleanup.policy"],
+        cleanup_policy=config(admin, name).get("cleanup.policy"),
         first={p.partition: found.offset for p, found in first.items()},
         end=ends(admin, name, partitions, isolation_level),
+        operations=frozenset(found.get("authorized_operations") or ()) or None,
     )
+
+
+def check_rights(topic: Topic, *operations: str) -> None:
+    """Refuse what the user may not do with the topic, before any of it is tried."""
+    for operation in operations:
+        if topic.operations is not None and operation not in topic.operations:
+            raise MissingRightError(operation, "topic", topic.name)
 
 
 def ends(admin: KafkaAdminClient, name: str, partitions: Iterable[int], isolation_level: int = READ_COMMITTED) -> dict[int, int]:
@@ -93,13 +116,26 @@ def ends(admin: KafkaAdminClient, name: str, partitions: Iterable[int], isolatio
 
 
 def config(admin: KafkaAdminClient, name: str) -> dict[str, str]:
-    """The topic's settings, those that the cluster gives it included."""
+    """The topic's settings, those that the cluster gives it included; none where they may not be asked."""
     found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)], config_filter="all")
     return {key: entry["value"] for key, entry in found["topic"][name].items()}
 
 
+def largest_message(admin: KafkaAdminClient, name: str, wanted: Wanted | None = None) -> int:
+    """Bytes that the topic allows a message to have; Kafka's default where that may not be asked.
+
+    Args:
+        wanted: of a topic that is not there yet.
+    """
+    if wanted is None:
+        allowed = config(admin, name).get("max.message.bytes")
+    else:
+        allowed = wanted.config.get("max.message.bytes") or broker_config(admin).get("message.max.bytes")
+    return int(allowed or MESSAGE_BYTES)
+
+
 def broker_config(admin: KafkaAdminClient) -> dict[str, str]:
-    """The settings of one broker of the cluster."""
+    """The settings of one broker of the cluster; none where they may not be asked."""
     broker = str(admin.describe_cluster()["brokers"][0]["broker_id"])
     found = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, broker)], config_filter="all")
     return {key: entry["value"] for key, entry in found["broker"][broker].items()}
@@ -116,6 +152,8 @@ def create(admin: KafkaAdminClient, name: str, wanted: Wanted) -> Topic:
         admin.create_topics({name: spec}, wait_for_metadata=True)
     except TopicAlreadyExistsError:
         admin.wait_for_topics([name])
+    except (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
+        raise MissingRightError("CREATE", "topic", name) from None
     except KafkaError as error:
         raise UpsertKafkaError(
             f"topic '{name}' could not be created with partitions={wanted.partitions or 'broker default'}, "
@@ -131,7 +169,7 @@ def create(admin: KafkaAdminClient, name: str, wanted: Wanted) -> Topic:
 def differences(topic: Topic, wanted: Wanted) -> list[str]:
     """What an existing topic has otherwise than wanted, one warning each; the topic is left as it is."""
     warnings = []
-    if wanted.compacted and "compact" not in topic.cleanup_policy:
+    if wanted.compacted and topic.cleanup_policy is not None and "compact" not in topic.cleanup_policy:
         warnings.append(
             f"topic '{topic.name}' has cleanup.policy={topic.cleanup_policy}: it is not compacted, so old values stay "
             "and retention may drop live keys; left as it is"
@@ -168,6 +206,8 @@ def committed(admin: KafkaAdminClient, group: str, topic: Topic) -> dict[int, in
     """The offsets that the group has committed, of partitions where it has."""
     try:
         found = _patiently(lambda: admin.list_group_offsets({group: [TopicPartition(topic.name, p) for p in topic.end]}))
+    except GroupAuthorizationFailedError:
+        raise MissingRightError("DESCRIBE", "group", group) from None
     except KafkaError as error:
         raise UpsertKafkaError(f"group '{group}': its offsets could not be read: {_shown(error)}") from error
     return {p.partition: at.offset for p, at in found.get(group, {}).items() if at.offset >= 0}
@@ -184,6 +224,10 @@ def commit(admin: KafkaAdminClient, group: str, offsets: Mapping[tuple[str, int]
 
     try:
         _patiently(ask)
+    except GroupAuthorizationFailedError:
+        raise MissingRightError("READ", "group", group) from None
+    except TopicAuthorizationFailedError:
+        raise MissingRightError("READ", "topic", ", ".join(sorted({topic for topic, _ in offsets}))) from None
     except KafkaError as error:
         raise UpsertKafkaError(
             f"group '{group}': offsets could not be committed: {_shown(error)}; a source needs a group of its own"

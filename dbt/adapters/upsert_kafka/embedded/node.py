@@ -128,6 +128,8 @@ class Node:
     voters: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     jvm_flags: tuple[str, ...] = ()
+    listeners: Mapping[str, int] = field(default_factory=dict)
+    """Further ports, by their security protocol."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -151,15 +153,17 @@ class Node:
 
     def server_properties(self) -> dict[str, str]:
         """What the server is started with; paths are relative to its folder, so that no name of a folder needs escaping."""
+        ports = {"PLAINTEXT": self.port, **self.listeners}
+        addresses = ",".join(f"{protocol}://{LOOPBACK}:{port}" for protocol, port in ports.items())
         return {
             **SINGLE_NODE,
             "process.roles": "broker,controller",
             "node.id": str(self.node_id),
             "controller.quorum.voters": self.voters or f"{self.node_id}@{LOOPBACK}:{self.controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{LOOPBACK}:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listeners": f"{addresses},CONTROLLER://{LOOPBACK}:{self.controller_port}",
+            "advertised.listeners": addresses,
+            "listener.security.protocol.map": ",".join(["CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in ports)]),
             "log.dirs": "data",
             **self.properties,
         }

@@ -99,7 +99,7 @@ def _header(schema_id: int) -> str:
 def _same_shape(schema: str, side: Side) -> bool:
     try:
         return bool(_shape(json.loads(schema)) == _shape(json.loads(avro.avro_schema(side))))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

@@ -142,7 +142,10 @@ def _duration(value: Any) -> timedelta:
     unit = match[2] or "ms" if match else ""
     if not match or unit not in _DURATIONS:
         raise ValueError("must be a duration such as '10s', '5 min', '1 h' or '500 ms'")
-    return int(match[1]) * _DURATIONS[unit]
+    try:
+        return int(match[1]) * _DURATIONS[unit]
+    except OverflowError:
+        raise ValueError("must be a duration of less than a billion days") from None
 
 
 def _columns(value: Any) -> tuple[str, ...]:
@@ -183,7 +186,7 @@ def _pattern(value: Any) -> str:
     return text
 
 
-_SERVER = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})")
+_SERVER = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):([0-9]{1,5})")
 
 
 def _servers(value: Any) -> str:

@@ -6,6 +6,7 @@ and that the user's properties override. Readers see records as they arrive; a f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from dbt.adapters.events.logging import AdapterLogger
@@ -14,7 +15,7 @@ from kafka.errors import KafkaError
 from pyspark.sql import DataFrame
 
 from dbt.adapters.upsert_kafka import topics
-from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import DeliveryError, GuardError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
 from dbt.adapters.upsert_kafka.sinks.failures import REASONS, SPARK_ERRORS, first_line, reason
 
@@ -26,6 +27,10 @@ PRODUCER_DEFAULTS = {
     "buffer.memory": str(64 * 1024 * 1024),
     "compression.type": "lz4",
 }
+MAX_REQUEST_SIZE = 1024 * 1024
+"""Of Java's producer, by default."""
+MESSAGE_OVERHEAD = 100
+"""Most that Java's producer adds to key and value when it judges a message's size; headers come on top."""
 Guarantee = Literal["none", "at-least-once"]
 
 
@@ -58,10 +63,12 @@ class SparkSink(Sink):
         elif self._parallelism:
             records = records.repartition(self._parallelism)
         columns = [column for column in ("key", "value", "partition", "headers") if column in records.columns]
-        options = target.kafka.spark_sink(**PRODUCER_DEFAULTS, **self.PROPERTIES[self.guarantee])
-        if "headers" in columns:
-            options["includeHeaders"] = "true"
         with target.kafka.admin() as admin:
+            # What the topic takes, the producer must not refuse.
+            largest = {"max.request.size": str(max(MAX_REQUEST_SIZE, topics.largest_message(admin, target.topic)))}
+            options = target.kafka.spark_sink(**PRODUCER_DEFAULTS, **largest, **self.PROPERTIES[self.guarantee])
+            if "headers" in columns:
+                options["includeHeaders"] = "true"
             before = topics.ends(admin, target.topic, range(target.partitions))
             try:
                 records.select(*columns).write.format("kafka").options(**options).option("topic", target.topic).save()
@@ -78,6 +85,21 @@ class SparkSink(Sink):
         # Another writer's records lie between if there is one: Spark does not tell which were its own.
         offsets = {p: (before[p], after[p] - 1) for p in before if after[p] > before[p]}
         return Delivery(self.guarantee, offsets=offsets)
+
+
+def check_size(model: str, largest: int, allowed: int, properties: Mapping[str, str]) -> None:
+    """Refuse a message that Java's producer would refuse in the middle of the write.
+
+    Args:
+        largest: bytes of the largest key and value together.
+        allowed: bytes that the topic takes; compressed, so that a larger `max.request.size` is the user's to try.
+    """
+    limit = int(properties.get("max.request.size", max(MAX_REQUEST_SIZE, allowed)))
+    if largest + MESSAGE_OVERHEAD > limit:
+        raise GuardError(
+            f"{model}: the largest message has {largest} bytes and at most {limit} are allowed; raise the topic's "
+            "max.message.bytes (`topic_config` of a new one) and, above it, max.request.size (`properties`). Nothing was written."
+        )
 
 
 def _is_gone(admin: KafkaAdminClient, topic: str) -> bool:

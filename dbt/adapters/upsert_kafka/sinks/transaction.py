@@ -19,8 +19,8 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka import topics
-from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError
+from dbt.adapters.upsert_kafka import oauth, tls, topics
+from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError, lacks
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, protocol, record_batch, task
 from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS, first_line, reason
 from dbt.adapters.upsert_kafka.sinks.protocol import Client
@@ -51,7 +51,7 @@ NOT_ABORTED = (
 )
 
 # A cluster's workers need not have this package.
-for module in (record_batch, protocol, task):
+for module in (record_batch, protocol, task, tls, oauth):
     cloudpickle.register_pickle_by_value(module)
 
 
@@ -220,6 +220,8 @@ class _Run:
             why = (
                 f"transaction.timeout.ms={timeout} is more than the brokers' transaction.max.timeout.ms; lower it in `properties`"
             )
+        elif "TransactionalIdAuthorization" in text:
+            why = lacks(self._target.kafka.user, "WRITE", "transactional id", self._id)
         elif FENCED.search(text) and time.monotonic() - self._started >= timeout / 1000:
             why = (
                 f"the write took longer than transaction.timeout.ms={timeout}, so the broker aborted it; raise it in `properties`"

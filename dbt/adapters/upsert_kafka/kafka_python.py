@@ -1,0 +1,153 @@
+"""Kafka client properties, in the spelling of Java's clients, as arguments of kafka-python's.
+
+The one place that knows what Java's names and forms are called there. The arguments can be sent to Spark's workers.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.net.sasl import SASL_MECHANISMS
+
+from dbt.adapters.upsert_kafka import kafka_properties, keystores, tls
+from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.oauth import TokenProvider
+from dbt.adapters.upsert_kafka.tls import Tls
+
+JAAS_ENTRY = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+# Java's default of sasl.mechanism.
+KERBEROS, OAUTH = "GSSAPI", "OAUTHBEARER"
+
+
+def arguments(bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments for any of kafka-python's clients.
+
+    Raises:
+        OptionsError: a property that only Java's clients can follow, or certificates that can't be read.
+    """
+    given = kafka_properties.split(properties).admin
+    for name, value in given.items():
+        if "${" in value:
+            raise OptionsError(
+                f"properties: {name} refers to a config provider, which only Java's clients can ask; "
+                "put it into the kafka: block of your profile, for example with env_var()"
+            )
+    made: dict[str, Any] = {"bootstrap_servers": [server.strip() for server in bootstrap_servers.split(",")]}
+    for name, value in given.items():
+        argument = name.replace(".", "_")
+        if not name.startswith("ssl.") and argument in KafkaAdminClient.DEFAULT_CONFIG:
+            made[argument] = int(value) if isinstance(KafkaAdminClient.DEFAULT_CONFIG[argument], int) else value
+    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    if "security.protocol" in given:
+        made["security_protocol"] = protocol
+    if protocol in ("SSL", "SASL_SSL"):
+        made["ssl_context"] = _tls(given)
+    if protocol.startswith("SASL"):
+        made |= _sasl(given)
+    return made
+
+
+def user(properties: Mapping[str, str]) -> str:
+    """Who the cluster takes this client for, as far as the properties tell."""
+    entries = jaas_entries(properties)
+    name = entries.get("username") or entries.get("clientId") or properties.get("sasl.oauthbearer.client.credentials.client.id")
+    if name and properties.get("security.protocol", "").upper().startswith("SASL"):
+        return f"user '{name}'"
+    return "the user of the client's certificate" if properties.get("security.protocol", "").upper() == "SSL" else "this user"
+
+
+def jaas_entries(properties: Mapping[str, str]) -> dict[str, str]:
+    """The options of the login module in `sasl.jaas.config`."""
+    found = {}
+    for match in JAAS_ENTRY.finditer(properties.get("sasl.jaas.config", "")):
+        quoted = next((value for value in match.groups()[1:3] if value is not None), None)
+        found[match[1]] = match[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+    return found
+
+
+def _sasl(given: Mapping[str, str]) -> dict[str, Any]:
+    mechanism = given.get("sasl.mechanism", KERBEROS)
+    if mechanism not in SASL_MECHANISMS:
+        raise OptionsError(
+            f"kafka: sasl.mechanism is '{mechanism}': must be one of {', '.join(sorted(SASL_MECHANISMS))}, "
+            "in the spelling of the broker"
+        )
+    entries = jaas_entries(given)
+    if mechanism == OAUTH:
+        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": _token_provider(given, entries)}
+    if mechanism == "PLAIN" or mechanism.startswith("SCRAM"):
+        missing = [name for name in ("username", "password") if not entries.get(name)]
+        if missing:
+            raise OptionsError(
+                f"kafka: sasl.mechanism {mechanism} needs {' and '.join(missing)} in sasl.jaas.config: "
+                'org.apache.kafka.common.security.….LoginModule required username="…" password="…";'
+            )
+        return {
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": entries["username"],
+            "sasl_plain_password": entries["password"],
+        }
+    return {"sasl_mechanism": mechanism}
+
+
+def _token_provider(given: Mapping[str, str], entries: Mapping[str, str]) -> TokenProvider:
+    url = given.get("sasl.oauthbearer.token.endpoint.url")
+    if not url:
+        raise OptionsError(
+            f"kafka: sasl.mechanism {OAUTH} needs sasl.oauthbearer.token.endpoint.url: a token endpoint, or a file: with a token"
+        )
+    credentials = "sasl.oauthbearer.client.credentials.client."
+    return TokenProvider(
+        url,
+        entries.get("clientId") or given.get(f"{credentials}id", ""),
+        entries.get("clientSecret") or given.get(f"{credentials}secret", ""),
+        entries.get("scope") or given.get("sasl.oauthbearer.scope", ""),
+    )
+
+
+def _tls(given: Mapping[str, str]) -> Tls:
+    authorities = given.get("ssl.truststore.certificates")
+    if path := given.get("ssl.truststore.location"):
+        kind = given.get("ssl.truststore.type", "JKS").upper()
+        if kind == keystores.PEM:
+            authorities = keystores.text("ssl.truststore.location", path)
+        else:
+            authorities = keystores.read("ssl.truststore.location", path, kind, given.get("ssl.truststore.password")).trusted
+    identity = None
+    if "ssl.keystore.key" in given:
+        identity = given["ssl.keystore.key"].strip() + "\n" + given.get("ssl.keystore.certificate.chain", "")
+    elif path := given.get("ssl.keystore.location"):
+        kind = given.get("ssl.keystore.type", "JKS").upper()
+        if kind == keystores.PEM:
+            identity = keystores.text("ssl.keystore.location", path)
+        else:
+            passwords = given.get("ssl.keystore.password"), given.get("ssl.key.password")
+            identity = keystores.read("ssl.keystore.location", path, kind, *passwords).identity
+    made = Tls(
+        authorities,
+        identity,
+        given.get("ssl.key.password"),
+        given.get("ssl.endpoint.identification.algorithm", "https").lower() == "https",
+        tuple(name.strip() for name in given.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")),
+        _ciphers(given.get("ssl.cipher.suites", "")),
+    )
+    try:
+        tls.context(made)
+    except (ssl.SSLError, KeyError, ValueError) as error:
+        reason = getattr(error, "reason", None) or str(error)
+        raise OptionsError(
+            f"kafka: ssl.* can't be used ({str(reason).replace('_', ' ').lower()}): check the certificates, the key and "
+            "ssl.key.password, ssl.enabled.protocols and ssl.cipher.suites"
+        ) from None
+    return made
+
+
+def _ciphers(suites: str) -> str | None:
+    """OpenSSL's names of TLS 1.2 suites; those of TLS 1.3 are always on there."""
+    names = [name.strip() for name in suites.split(",") if "_WITH_" in name]
+    spelled = [re.sub(r"(AES|CAMELLIA)_(\d+)", r"\1\2", name.removeprefix("TLS_").replace("WITH_", "")) for name in names]
+    return ":".join(re.sub("(POLY1305)_SHA256", r"\1", name).replace("_", "-") for name in spelled) or None

@@ -1,0 +1,233 @@
+"""dbt on a secured broker, the whole way and in processes of their own; and no secret in anything that they leave."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka.admin import ResourceType
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, OptionsError
+from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from tests.dbt_project import Outcome, Project
+from tests.faults.scene import descendants
+from tests.secured import CLIENT, PASSWORD, PLAIN, SecuredCluster, export
+from tests.services import read_topic
+from tests.tables import Table, json_key, json_value
+
+SECRET = "n0b0dy-may-read-this"
+JAAS_VARIABLE, KEY_VARIABLE = "DBT_ENV_SECRET_JAAS", "DBT_ENV_SECRET_KEY_PASSWORD"
+MODELS = {
+    "models/users.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select 1 as id, 'a' as name",
+    "models/orders.sql": (
+        "{{ config(materialized='upsert_kafka', unique_key='id', sink_delivery_guarantee='exactly-once') }} "
+        "select id, name from {{ ref('users') }}"
+    ),
+    "models/seen.sql": (
+        "{{ config(materialized='kafka_source', topic=target.schema ~ '.orders') }} "
+        "-- depends_on: {{ ref('orders') }}\nselect * from {{ kafka_topic() }}"
+    ),
+    "models/schema.yml": """
+models:
+- name: users
+  columns: [{name: id, data_tests: [unique]}]
+- name: seen
+  columns: [{name: id, data_type: int, data_tests: [not_null]}, {name: name, data_type: string}]
+""",
+    "macros/tell.sql": (
+        "{% macro tell() %}{% if execute %}{% for name in ['users', 'orders', 'seen'] %}"
+        "{{ log(run_query('show create table ' ~ target.schema ~ '.' ~ name ~ '__topic').columns[0].values()[0], info=true) }}"
+        "{% endfor %}{% endif %}{% endmacro %}"
+    ),
+}
+
+
+class SecuredProject(Project):
+    """A project whose secrets are in the environment of its commands only, and whose temporary files are all in `temp`."""
+
+    secrets: dict[str, str]
+
+    @property
+    def temp(self) -> Path:
+        return self.folder / "temp"
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), **self.secrets, "TMPDIR": str(self.temp)}
+
+    def run_watched(self, *arguments: str) -> tuple[Outcome, set[bytes]]:
+        """Run a command; also the command lines of all processes that it ever had."""
+        process = self.start(*arguments)
+        seen = {" ".join(self.command(*arguments)).encode()}
+        while process.poll() is None:
+            seen |= set(descendants(process.pid).values())
+            time.sleep(0.2)
+        output, _ = process.communicate()
+        return Outcome(process.returncode, output), seen
+
+
+def make(folder: Path, servers: str, schema: str, kafka: dict[str, str], secrets: dict[str, str], **spark: str) -> SecuredProject:
+    temp = folder / "temp"
+    temp.mkdir(parents=True)
+    project = SecuredProject(
+        folder, servers, schema, kafka=kafka, spark={"spark.local.dir": str(temp), **spark}, topic_defaults={"partitions": 2}
+    )
+    project.secrets = secrets
+    project.write({**MODELS, "dbt_project.yml": (folder / "dbt_project.yml").read_text() + "on-run-end: '{{ tell() }}'\n"})
+    return project
+
+
+def allow_all(cluster: SecuredCluster, user: str, schema: str) -> None:
+    topics = {(ResourceType.TOPIC, f"{schema}.{name}"): "CREATE READ WRITE" for name in ("users", "orders")}
+    cluster.allow(user, {**topics, (ResourceType.TRANSACTIONAL_ID, f"dbt-upsert-kafka.{schema}.orders"): "WRITE"})
+
+
+def files_with(secret: str, folder: Path) -> Iterator[Path]:
+    texts = [secret.encode(), secret.encode("utf-16-be"), secret.encode("utf-16-le")]
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink() and any(text in path.read_bytes() for text in texts):
+            yield path
+
+
+def test_scram_on_a_cluster_leaves_no_secret_anywhere(secured: SecuredCluster, tmp_path: Path, schema_name: str) -> None:
+    secured.add_user("dbt", SECRET)
+    allow_all(secured, "dbt", schema_name)
+    kafka = secured.sasl("dbt", SECRET)
+    secrets = {JAAS_VARIABLE: kafka["sasl.jaas.config"]}
+    kafka |= {"sasl.jaas.config": f"{{{{ env_var('{JAAS_VARIABLE}') }}}}"}
+    events = tmp_path / "project" / "temp" / "events"
+    # An executor in a process of its own, as on a cluster, and an event log.
+    cluster = {"spark.master": "local-cluster[1,2,1024]", "spark.executor.memory": "1g"}
+    log = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}
+    project = make(tmp_path / "project", secured.sasl_servers, schema_name, kafka, secrets, **cluster, **log)
+    project.profile["master"] = cluster["spark.master"]
+    project.save_profile()
+    events.mkdir()
+
+    outcome, command_lines = project.run_watched("run")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.count("CREATE TABLE") == 3 and "kafka.sasl.jaas.config" in outcome.output
+    later = project.succeed("test")
+    assert [r.value for r in read_topic(secured.admin_servers, f"{schema_name}.orders")] == [json_value((1, "a"))]
+
+    assert not any(SECRET.encode() in line for line in command_lines)
+    assert any(b"CoarseGrainedExecutorBackend" in line for line in command_lines)
+    assert SECRET not in outcome.output + later.output
+    assert list(events.iterdir()) and (project.folder / "logs" / "dbt.log").exists()
+    assert list(files_with(SECRET, tmp_path)) == []
+    assert stat.S_IMODE((project.folder / ".upsert_kafka").stat().st_mode) == 0o700
+
+
+def test_mutual_tls_the_whole_way(secured: SecuredCluster, tmp_path: Path, schema_name: str) -> None:
+    allow_all(secured, CLIENT, schema_name)
+    kafka = secured.mutual("PKCS12")
+    secrets = {KEY_VARIABLE: PASSWORD}
+    kafka |= {name: f"{{{{ env_var('{KEY_VARIABLE}') }}}}" for name in kafka if name.endswith("password")}
+    project = make(tmp_path / "project", secured.mutual_servers, schema_name, kafka, secrets)
+    outcome, command_lines = project.run_watched("run")
+    assert outcome.exit_code == 0, outcome.output
+    project.succeed("test")
+    assert [r.key for r in read_topic(secured.admin_servers, f"{schema_name}.orders")] == [json_key(1)]
+    assert not any(PASSWORD.encode() in line for line in command_lines)
+    assert list(files_with(PASSWORD, tmp_path)) == []
+
+
+WAYS_IN: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
+    "PLAIN": lambda c: (c.sasl_servers, c.sasl(*PLAIN, "PLAIN")),
+    "JKS": lambda c: (c.mutual_servers, c.mutual("JKS")),
+    "inline PEM": lambda c: (
+        c.mutual_servers,
+        {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": c.certificates["ca.pem"].read_text(),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": c.certificates[f"{CLIENT}.crt"].read_text(),
+            "ssl.keystore.key": c.certificates[f"{CLIENT}.key"].read_text(),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_IN)
+def test_the_same_settings_reach_every_client(
+    spark: SparkSession, secured: SecuredCluster, topic_name: str, schema_name: str, way: str
+) -> None:
+    table = Table(spark, secured.admin_servers, topic_name, schema_name)
+    table.secured_at, kafka = WAYS_IN[way](secured)
+    # Spark keeps producers for who has the same settings, and passwords and keys are none of them.
+    table.kafka = {**kafka, "client.id": way}
+    user = PLAIN[0] if way == "PLAIN" else CLIENT
+    secured.allow(user, {(ResourceType.TOPIC, topic_name): "CREATE READ WRITE"})
+    secured.allow(user, {(ResourceType.TRANSACTIONAL_ID, f"dbt-upsert-kafka.{topic_name}"): "WRITE"})
+    export(spark, table.kafka)
+    assert table.publish([(1, "a")]).inserted == 1
+    assert table.publish([(1, "b")], sink_delivery_guarantee="exactly-once").updated == 1
+    assert table.view() == [(1, "b")]
+
+
+def without(properties: dict[str, str], part: str) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if part not in name}
+
+
+# A broker that refuses a login closes the connection at once, so that its answer may be lost.
+REFUSED: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
+    r"the broker .*user 'dbt' .*\(SCRAM-SHA-512\): check .*sasl": lambda c: (c.sasl_servers, c.sasl("dbt", SECRET + "!")),
+    r"the broker .*AWS_MSK_IAM": lambda c: (c.sasl_servers, c.sasl("dbt", SECRET, "AWS_MSK_IAM")),
+    r"the broker .*user 'plainly' .*\(PLAIN\)": lambda c: (c.sasl_servers, c.sasl(PLAIN[0], SECRET, "PLAIN")),
+    "its certificate is not trusted": lambda c: (c.mutual_servers, without(c.mutual(), "truststore")),
+    "the broker refused the client's certificate": lambda c: (c.mutual_servers, without(c.mutual(), "keystore")),
+    "the TLS handshake failed": lambda c: (c.admin_servers, c.mutual()),
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_who_is_not_let_in_is_told_why_at_once(secured: SecuredCluster, line: str) -> None:
+    servers, properties = REFUSED[line](secured)
+    with pytest.raises(KafkaUnreachableError) as refusal, KafkaSettings(servers, properties).admin():
+        pass
+    told = str(refusal.value.msg)
+    assert (
+        told.startswith(f"Kafka at '{servers}': ")
+        and re.search(line, told)
+        and told.endswith("in the kafka: block of your profile")
+    )
+    assert "\n" not in told and SECRET not in told
+
+
+UNUSABLE = {
+    "ssl.keystore.location is '/nowhere', which can't be read": {"ssl.keystore.location": "/nowhere"},
+    "Java can't open as JKS": {
+        "ssl.keystore.type": "JKS",
+        "ssl.keystore.location": "client.jks",
+        "ssl.keystore.password": SECRET,
+    },
+    "is a PEM file: set ssl.keystore.type to PEM": {"ssl.keystore.type": "JKS"},
+    "no cipher can be selected": {"ssl.cipher.suites": "TLS_NONE_WITH_SUCH"},
+    "ssl.* can't be used": {"ssl.enabled.protocols": "SSLv2"},
+}
+
+
+@pytest.mark.parametrize("line", UNUSABLE)
+def test_certificates_that_cannot_be_used_are_named(secured: SecuredCluster, line: str) -> None:
+    changed = {k: v.replace("client.jks", str(secured.certificates[f"{CLIENT}.jks"])) for k, v in UNUSABLE[line].items()}
+    with pytest.raises(OptionsError) as refusal:
+        KafkaSettings(secured.mutual_servers, {**secured.mutual(), **changed}).python_client()
+    assert line in str(refusal.value) and SECRET not in str(refusal.value)
+
+
+def test_tls_with_java_s_names_for_protocols_and_ciphers(secured: SecuredCluster) -> None:
+    suite = {"ssl.enabled.protocols": "TLSv1.2", "ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}
+    arguments = KafkaSettings(secured.mutual_servers, {**secured.mutual(), **suite}).python_client()
+    assert arguments["ssl_context"].ciphers == "ECDHE-RSA-AES256-GCM-SHA384"
+    with KafkaSettings(secured.mutual_servers, {**secured.mutual(), **suite}).admin() as admin:
+        assert admin.describe_cluster()["brokers"]
+
+
+def test_the_environment_of_these_tests_holds_no_secret() -> None:
+    assert not any(SECRET in value or PASSWORD in value for value in os.environ.values())

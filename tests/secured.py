@@ -1,0 +1,189 @@
+"""A Kafka that lets nobody in without credentials: TLS with certificates made here, SASL, mutual TLS, and an authorizer.
+
+One broker with a listener for each way in. Tests administrate it through a listener on loopback that they alone know.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kafka import KafkaAdminClient
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from kafka.admin._users import ScramMechanism, UserScramCredentialUpsertion
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.embedded.node import LOOPBACK
+from dbt.adapters.upsert_kafka.kafka_clients import export_secrets
+from tests.services import Cluster
+
+PASSWORD = "p4ss-of-the-stores"
+CLIENT = "dbt-client"
+"""Common name of the client's certificate, and so its user."""
+PLAIN = ("plainly", "plain-p4ssword")
+"""The user of SASL PLAIN."""
+SASL_LOGIN = "org.apache.kafka.common.security"
+
+
+def run(*command: str, cwd: Path, **environment: str) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=environment or None)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr or done.stdout}"
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """An authority and whom it signed, in a folder: `<name>.pem` (key and certificate), `.p12` and `.jks`."""
+
+    folder: Path
+
+    def authority(self) -> None:
+        subject = ["-subj", "/CN=Test authority", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem"]
+        run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, cwd=self.folder)
+        for kind, name in (("PKCS12", "ca.p12"), ("JKS", "ca.jks")):
+            store = ["-keystore", name, "-storetype", kind, "-storepass", PASSWORD]
+            run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", "ca.pem", *store, cwd=self.folder)
+
+    def signed(self, name: str, stores: bool = False) -> None:
+        """A key and a certificate for loopback with this common name."""
+        (self.folder / f"{name}.ext").write_text(f"subjectAltName=IP:{LOOPBACK},DNS:localhost\n")
+        key = ["-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr"]
+        run("openssl", "req", *key, cwd=self.folder)
+        by = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", f"{name}.ext"]
+        run("openssl", "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *by, cwd=self.folder)
+        self[f"{name}.pem"].write_text(self[f"{name}.key"].read_text() + self[f"{name}.crt"].read_text())
+        if stores:
+            out = ["-out", f"{name}.p12", "-passout", f"pass:{PASSWORD}"]
+            run("openssl", "pkcs12", "-export", "-in", f"{name}.pem", "-name", name, *out, cwd=self.folder)
+            source = ["-srckeystore", f"{name}.p12", "-srcstoretype", "PKCS12", "-srcstorepass", PASSWORD]
+            target = ["-destkeystore", f"{name}.jks", "-deststoretype", "JKS", "-deststorepass", PASSWORD]
+            run("keytool", "-importkeystore", "-noprompt", *source, *target, cwd=self.folder)
+
+    def __getitem__(self, name: str) -> Path:
+        return self.folder / name
+
+
+class SecuredCluster:
+    """One broker with an authorizer that denies what no rule allows."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="upsert-kafka-secured-")
+        self.certificates = Certificates(Path(self._folder.name))
+        self.certificates.authority()
+        self.certificates.signed("broker")
+        self.certificates.signed(CLIENT, stores=True)
+        self._cluster = Cluster(properties=self._properties(), secured=("SASL_SSL", "SSL"))
+
+    def __enter__(self) -> Self:
+        self._cluster.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._cluster.close()
+        self._folder.cleanup()
+
+    def _properties(self) -> dict[str, str]:
+        sasl = "listener.name.sasl_ssl"
+        return {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.certificates["broker.pem"]),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.certificates["ca.pem"]),
+            "listener.name.ssl.ssl.client.auth": "required",
+            "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
+            f"{sasl}.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
+            f"{sasl}.scram-sha-256.sasl.jaas.config": f"{SASL_LOGIN}.scram.ScramLoginModule required;",
+            f"{sasl}.scram-sha-512.sasl.jaas.config": f"{SASL_LOGIN}.scram.ScramLoginModule required;",
+            f"{sasl}.plain.sasl.jaas.config": f'{SASL_LOGIN}.plain.PlainLoginModule required user_{PLAIN[0]}="{PLAIN[1]}";',
+        }
+
+    @property
+    def admin_servers(self) -> str:
+        """Where everything is allowed, for tests."""
+        return self._cluster.bootstrap_servers
+
+    @property
+    def sasl_servers(self) -> str:
+        return f"{LOOPBACK}:{self._cluster.ports['SASL_SSL']}"
+
+    @property
+    def mutual_servers(self) -> str:
+        return f"{LOOPBACK}:{self._cluster.ports['SSL']}"
+
+    def add_user(self, name: str, password: str) -> None:
+        """A user of SCRAM, with both hashes."""
+        mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        with self.admin() as admin:
+            wanted = [UserScramCredentialUpsertion(name, mechanism, password.encode()) for mechanism in mechanisms]
+            # One at a time: Kafka takes a user once in a request.
+            for upsertion in wanted:
+                assert set(admin.alter_user_scram_credentials([upsertion]).values()) == {None}
+
+    def allow(self, user: str, rights: Mapping[tuple[ResourceType, str], str]) -> None:
+        """Grant operations, separated by spaces, by resource; here when the broker knows."""
+        acls = [
+            ACL(f"User:{user}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, ResourcePattern(*resource))
+            for resource, operations in rights.items()
+            for operation in operations.split()
+        ]
+        anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+        of_user = ACLFilter(f"User:{user}", None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
+        with self.admin() as admin:
+            assert not admin.create_acls(acls)["failed"]
+            while not set(acls) <= set(admin.describe_acls(of_user)[0]):
+                time.sleep(0.05)
+
+    def admin(self) -> KafkaAdminClient:
+        return KafkaAdminClient(bootstrap_servers=self.admin_servers)
+
+    def sasl(self, user: str, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
+        """What a client says to get in by SASL."""
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f'{SASL_LOGIN}.{module} required username="{user}" password="{password}";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.certificates["ca.pem"]),
+        }
+
+    def mutual(self, kind: str = "PEM") -> dict[str, str]:
+        """What a client says to get in by its certificate."""
+        suffix = {"PEM": "pem", "PKCS12": "p12", "JKS": "jks"}[kind]
+        stores = {"ssl.truststore": f"ca.{suffix}", "ssl.keystore": f"{CLIENT}.{suffix}"}
+        passwords = {} if kind == "PEM" else {f"{store}.password": PASSWORD for store in stores}
+        locations = {f"{store}.location": str(self.certificates[name]) for store, name in stores.items()}
+        return {"security.protocol": "SSL", **{f"{store}.type": kind for store in stores}, **locations, **passwords}
+
+
+def export(spark: SparkSession, properties: Mapping[str, str]) -> None:
+    """Put the secrets where a JVM that dbt starts has them: into its environment, though this one is up already."""
+    jvm: Any = spark._jvm
+    inner = jvm.java.lang.Class.forName("java.util.Collections$UnmodifiableMap").getDeclaredField("m")
+    inner.setAccessible(True)
+    before = dict(os.environ)
+    try:
+        variables = export_secrets(UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", kafka=dict(properties)))
+        for name, value in variables.items():
+            inner.get(jvm.java.lang.System.getenv()).put(name, value)
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
