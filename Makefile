@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target that needs it builds; nothing has to be activated.
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo clean java
+.PHONY: help setup test fuzz lint format demo clean java
 SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -9,6 +9,7 @@ READY := $(VENV)/.ready
 help:
 	@echo 'make demo    a model becomes a Kafka topic: seed, run, test, change, run again'
 	@echo 'make test    lint, types and all tests, on a real Kafka and a real Spark'
+	@echo 'make fuzz    hostile options, profiles and messages, 100,000 and more (half an hour)'
 	@echo 'make lint    ruff and mypy'
 	@echo 'make format  let ruff write the layout'
 	@echo 'make setup   build $(VENV) only'
@@ -18,6 +19,9 @@ setup: $(READY)
 
 test: lint
 	$(PY) -m pytest $(ARGS)
+
+fuzz: $(READY)
+	UPSERT_KAFKA_FUZZ=10000 $(PY) -m pytest tests/fuzz $(ARGS)
 
 lint: $(READY)
 	$(PY) -m ruff check .

@@ -5,6 +5,8 @@ One broker with a listener for each way in. Tests administrate it through a list
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import tempfile
@@ -39,6 +41,8 @@ CLIENT = "dbt-client"
 """Common name of the client's certificate, and so its user."""
 PLAIN = ("plainly", "plain-p4ssword")
 """The user of SASL PLAIN."""
+OAUTH = "by-token"
+"""The user of SASL OAUTHBEARER."""
 SASL_LOGIN = "org.apache.kafka.common.security"
 
 
@@ -75,8 +79,26 @@ class Certificates:
             target = ["-destkeystore", f"{name}.jks", "-deststoretype", "JKS", "-deststorepass", PASSWORD]
             run("keytool", "-importkeystore", "-noprompt", *source, *target, cwd=self.folder)
 
+    def token(self, user: str) -> str:
+        """A token of OAuth, signed by the authority; `jwks.json` lets others check it."""
+        run("openssl", "rsa", "-in", "ca.key", "-modulus", "-noout", "-out", "modulus", cwd=self.folder)
+        modulus = bytes.fromhex(self["modulus"].read_text().strip().partition("=")[2])
+        key = {"kty": "RSA", "kid": "test", "alg": "RS256", "use": "sig", "n": _base64(modulus), "e": "AQAB"}
+        self["jwks.json"].write_text(json.dumps({"keys": [key]}))
+        now = int(time.time())
+        claims = {"sub": user, "iat": now, "exp": now + 36_000, "scope": "kafka"}
+        header = {"alg": "RS256", "kid": "test", "typ": "JWT"}
+        signed = ".".join(_base64(json.dumps(part).encode()) for part in (header, claims))
+        self["signed"].write_text(signed)
+        run("openssl", "dgst", "-sha256", "-sign", "ca.key", "-out", "signature", "signed", cwd=self.folder)
+        return f"{signed}.{_base64(self['signature'].read_bytes())}"
+
     def __getitem__(self, name: str) -> Path:
         return self.folder / name
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 class SecuredCluster:
@@ -88,7 +110,10 @@ class SecuredCluster:
         self.certificates.authority()
         self.certificates.signed("broker")
         self.certificates.signed(CLIENT, stores=True)
-        self._cluster = Cluster(properties=self._properties(), secured=("SASL_SSL", "SSL"))
+        self.certificates["token"].write_text(self.certificates.token(OAUTH))
+        # Kafka reads no address that was not allowed when it was started.
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.certificates['jwks.json'].as_uri()}"
+        self._cluster = Cluster(properties=self._properties(), secured=("SASL_SSL", "SSL"), jvm_flags=(allowed,))
 
     def __enter__(self) -> Self:
         self._cluster.__enter__()
@@ -109,10 +134,15 @@ class SecuredCluster:
             "ssl.truststore.location": str(self.certificates["ca.pem"]),
             "listener.name.ssl.ssl.client.auth": "required",
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
-            f"{sasl}.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
+            f"{sasl}.sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN,OAUTHBEARER",
             f"{sasl}.scram-sha-256.sasl.jaas.config": f"{SASL_LOGIN}.scram.ScramLoginModule required;",
             f"{sasl}.scram-sha-512.sasl.jaas.config": f"{SASL_LOGIN}.scram.ScramLoginModule required;",
             f"{sasl}.plain.sasl.jaas.config": f'{SASL_LOGIN}.plain.PlainLoginModule required user_{PLAIN[0]}="{PLAIN[1]}";',
+            f"{sasl}.oauthbearer.sasl.jaas.config": f"{SASL_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
+            f"{sasl}.oauthbearer.sasl.server.callback.handler.class": (
+                f"{SASL_LOGIN}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+            ),
+            f"{sasl}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": self.certificates["jwks.json"].as_uri(),
         }
 
     @property
@@ -163,6 +193,15 @@ class SecuredCluster:
             "sasl.jaas.config": f'{SASL_LOGIN}.{module} required username="{user}" password="{password}";',
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificates["ca.pem"]),
+        }
+
+    def oauth(self) -> dict[str, str]:
+        """What a client says to get in by a token."""
+        return {
+            **self.sasl("", "", "OAUTHBEARER"),
+            "sasl.jaas.config": f"{SASL_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
+            "sasl.login.callback.handler.class": f"{SASL_LOGIN}.oauthbearer.OAuthBearerLoginCallbackHandler",
+            "sasl.oauthbearer.token.endpoint.url": self.certificates["token"].as_uri(),
         }
 
     def mutual(self, kind: str = "PEM") -> dict[str, str]:

@@ -53,7 +53,11 @@ class Table:
                 model="users",
                 options=parsed,
                 topic=self.topic,
-                wanted=Wanted(partitions=self.partitions, compacted=self.materialization == "upsert_kafka"),
+                wanted=Wanted(
+                    partitions=self.partitions,
+                    config=parsed.topic_config,
+                    compacted=self.materialization == "upsert_kafka",
+                ),
                 kafka=KafkaSettings(self.secured_at or self.broker, {**self.kafka, **parsed.properties}),
                 relation=relation,
                 existing=relation if self.published else None,

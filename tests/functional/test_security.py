@@ -17,7 +17,7 @@ from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, OptionsError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from tests.dbt_project import Outcome, Project
 from tests.faults.scene import descendants
-from tests.secured import CLIENT, PASSWORD, PLAIN, SecuredCluster, export
+from tests.secured import CLIENT, OAUTH, PASSWORD, PLAIN, SecuredCluster, export
 from tests.services import read_topic
 from tests.tables import Table, json_key, json_value
 
@@ -139,6 +139,7 @@ def test_mutual_tls_the_whole_way(secured: SecuredCluster, tmp_path: Path, schem
 
 WAYS_IN: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
     "PLAIN": lambda c: (c.sasl_servers, c.sasl(*PLAIN, "PLAIN")),
+    "OAUTHBEARER": lambda c: (c.sasl_servers, c.oauth()),
     "JKS": lambda c: (c.mutual_servers, c.mutual("JKS")),
     "inline PEM": lambda c: (
         c.mutual_servers,
@@ -162,7 +163,7 @@ def test_the_same_settings_reach_every_client(
     table.secured_at, kafka = WAYS_IN[way](secured)
     # Spark keeps producers for who has the same settings, and passwords and keys are none of them.
     table.kafka = {**kafka, "client.id": way}
-    user = PLAIN[0] if way == "PLAIN" else CLIENT
+    user = {"PLAIN": PLAIN[0], "OAUTHBEARER": OAUTH}.get(way, CLIENT)
     secured.allow(user, {(ResourceType.TOPIC, topic_name): "CREATE READ WRITE"})
     secured.allow(user, {(ResourceType.TRANSACTIONAL_ID, f"dbt-upsert-kafka.{topic_name}"): "WRITE"})
     export(spark, table.kafka)

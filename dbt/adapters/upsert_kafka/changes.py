@@ -138,9 +138,9 @@ def _first_load(encoded: DataFrame, policy: Policy) -> Changes:
         copies = F.count(F.when(F.col(KIND) != NULL, F.lit(1))).over(Window.partitionBy(KEY))
         counted = frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND)))
         frame = _held(counted)
-    counted = frame.groupBy(KIND).agg(F.count(F.lit(1)).alias("count"), _largest().alias("largest")).collect()
-    found = {row[KIND]: row["count"] for row in counted}
-    largest = max((row["largest"] or 0 for row in counted), default=0)
+    kinds = frame.groupBy(KIND).agg(F.count(F.lit(1)).alias("count"), _largest().alias("largest")).collect()
+    found = {row[KIND]: row["count"] for row in kinds}
+    largest = max((row["largest"] or 0 for row in kinds), default=0)
     return Changes(frame, {kind: found.get(kind, 0) for kind in KINDS}, sum(found.values()), 0, 0, largest, policy)
 
 
