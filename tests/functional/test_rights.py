@@ -9,6 +9,7 @@ from kafka.admin import ResourceType
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka import append, options, slices, topics
+from dbt.adapters.upsert_kafka.connections import error_line
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from tests.secured import SecuredCluster, export
@@ -92,13 +93,18 @@ def test_exactly_once_needs_its_transactional_id_as_well(model: SecuredTable) ->
     assert model.view() == [(1, "a"), (2, "c")]
 
 
-def test_an_append_sink_need_not_read(spark: SparkSession, secured: SecuredCluster, topic_name: str, schema_name: str) -> None:
+def test_an_append_sink_need_not_read_but_who_reads_its_view_must(
+    spark: SparkSession, secured: SecuredCluster, topic_name: str, schema_name: str
+) -> None:
     events = SecuredEvents(spark, secured, topic_name, schema_name)
     events.allow("CREATE DESCRIBE")
     events.refused(f"WRITE on topic '{events.topic}'")
     events.allow("WRITE")
     assert events.publish([(1, "a"), (1, "a")]).appended == 2
     assert len(events.records()) == 2
+    with pytest.raises(Exception, match="TopicAuthorizationException") as refusal:
+        events.view()
+    assert error_line(refusal.value) == f"this user lacks READ on topic '{events.topic}': grant it"
 
 
 def test_a_dry_run_need_not_write(model: SecuredTable) -> None:

@@ -43,7 +43,9 @@ models:
     "macros/tell.sql": (
         "{% macro tell() %}{% if execute %}{% for name in ['users', 'orders', 'seen'] %}"
         "{{ log(run_query('show create table ' ~ target.schema ~ '.' ~ name ~ '__topic').columns[0].values()[0], info=true) }}"
-        "{% endfor %}{% endif %}{% endmacro %}"
+        "{% endfor %}"
+        "{{ log(run_query(\"select '${env:DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG}' as asked\").columns[0].values()[0], info=true) }}"
+        "{% endif %}{% endmacro %}"
     ),
 }
 
@@ -111,6 +113,7 @@ def test_scram_on_a_cluster_leaves_no_secret_anywhere(secured: SecuredCluster, t
 
     outcome, command_lines = project.run_watched("run")
     assert outcome.exit_code == 0, outcome.output
+    assert "${env:DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG}" in outcome.output
     assert outcome.output.count("CREATE TABLE") == 3 and "kafka.sasl.jaas.config" in outcome.output
     later = project.succeed("test")
     assert [r.value for r in read_topic(secured.admin_servers, f"{schema_name}.orders")] == [json_value((1, "a"))]

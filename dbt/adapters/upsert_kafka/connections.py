@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 
 from dbt.adapters.upsert_kafka import session
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.errors import lacks
 from dbt.adapters.upsert_kafka.sql import split_statements
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ logger = AdapterLogger("upsert_kafka")
 
 # Where an error's text turns to Java's stack or Spark's plan.
 _INTERNALS = re.compile(r"\n\s*at |\n+JVM stacktrace|;\n(?=['A-Z+])")
+# What Kafka's consumer says of a topic that may not be read; what is written is checked before.
+_DENIED = re.compile(r"TopicAuthorizationException: Not authorized to access topics: \[([^\]]+)\]")
 
 Description = Sequence[tuple[str, str, None, None, None, None, bool]]
 
@@ -122,6 +125,8 @@ def error_line(error: BaseException) -> str:
     """What a Spark error says, without its Java stack."""
     java = None if isinstance(error, PySparkException) else getattr(error, "java_exception", None)
     text = str(error) if java is None or java.getMessage() is None else str(java.getMessage())
+    if denied := _DENIED.search(text):
+        return lacks("this user", "READ", "topic", denied[1])
     return _INTERNALS.split(text.strip(), maxsplit=1)[0].strip()
 
 

@@ -190,6 +190,8 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
         "spark.ui.enabled": "false",
         # What Spark hides in its UI, its event log and its plans: its own default and more.
         "spark.redaction.regex": SECRET,
+        # A model must not be able to select the environment, which holds secrets; dbt has variables of its own.
+        "spark.sql.variable.substitute": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.sql.catalogImplementation": "hive",
         # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.
