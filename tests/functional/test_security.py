@@ -44,7 +44,7 @@ models:
         "{% macro tell() %}{% if execute %}{% for name in ['users', 'orders', 'seen'] %}"
         "{{ log(run_query('show create table ' ~ target.schema ~ '.' ~ name ~ '__topic').columns[0].values()[0], info=true) }}"
         "{% endfor %}"
-        "{{ log(run_query(\"select '${env:DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG}' as asked\").columns[0].values()[0], info=true) }}"
+        "{{ log(run_query(\"select '${env:DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG}'\").columns[0].values()[0], info=true) }}"
         "{% endif %}{% endmacro %}"
     ),
 }
