@@ -126,3 +126,19 @@ def test_update_modes_and_change_events_need_a_key(events: Events) -> None:
     for config in ({"update_mode": "upsert"}, {"format": "debezium-json"}):
         with pytest.raises(OptionsError, match="needs unique_key"):
             events.publish([(1, "a")], **config)
+
+
+def test_exactly_once_appends_a_run_as_one_transaction(events: Events) -> None:
+    config: dict[str, Any] = {
+        "sink_delivery_guarantee": "exactly-once",
+        "sink_partitioner": "round-robin",
+        "headers": {"by": "name"},
+    }
+    told = events.publish([(1, "a"), (2, "b")], **config)
+    assert (told.appended, told.records, told.transactional_id) == (2, 2, f"dbt-upsert-kafka.{events.topic}")
+    assert sorted(bytes_of(events.records())) == [(None, json_value((1, "a"))), (None, json_value((2, "b")))]
+    with pytest.raises(Exception, match="stop here"):
+        events.publish("SELECT id, if(id = 99999, raise_error('stop here'), 'x') AS name FROM range(100000) AS t(id)", **config)
+    assert events.publish([(3, "c")], **config).appended == 1
+    assert [record.headers for record in events.records()][-1] == [("by", b"c")]
+    assert len(events.records()) == len(events.shown("id")) == 3
