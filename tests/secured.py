@@ -5,14 +5,10 @@ One broker with a listener for each way in. Tests administrate it through a list
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,9 +30,9 @@ from pyspark.sql import SparkSession
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.embedded.node import LOOPBACK
 from dbt.adapters.upsert_kafka.kafka_clients import export_secrets
+from tests.certificates import PASSWORD, Certificates
 from tests.services import Cluster
 
-PASSWORD = "p4ss-of-the-stores"
 CLIENT = "dbt-client"
 """Common name of the client's certificate, and so its user."""
 PLAIN = ("plainly", "plain-p4ssword")
@@ -44,61 +40,6 @@ PLAIN = ("plainly", "plain-p4ssword")
 OAUTH = "by-token"
 """The user of SASL OAUTHBEARER."""
 SASL_LOGIN = "org.apache.kafka.common.security"
-
-
-def run(*command: str, cwd: Path, **environment: str) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=environment or None)
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr or done.stdout}"
-
-
-@dataclass(frozen=True)
-class Certificates:
-    """An authority and whom it signed, in a folder: `<name>.pem` (key and certificate), `.p12` and `.jks`."""
-
-    folder: Path
-
-    def authority(self) -> None:
-        subject = ["-subj", "/CN=Test authority", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem"]
-        run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, cwd=self.folder)
-        for kind, name in (("PKCS12", "ca.p12"), ("JKS", "ca.jks")):
-            store = ["-keystore", name, "-storetype", kind, "-storepass", PASSWORD]
-            run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", "ca.pem", *store, cwd=self.folder)
-
-    def signed(self, name: str, stores: bool = False) -> None:
-        """A key and a certificate for loopback with this common name."""
-        (self.folder / f"{name}.ext").write_text(f"subjectAltName=IP:{LOOPBACK},DNS:localhost\n")
-        key = ["-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr"]
-        run("openssl", "req", *key, cwd=self.folder)
-        by = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", f"{name}.ext"]
-        run("openssl", "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *by, cwd=self.folder)
-        self[f"{name}.pem"].write_text(self[f"{name}.key"].read_text() + self[f"{name}.crt"].read_text())
-        if stores:
-            out = ["-out", f"{name}.p12", "-passout", f"pass:{PASSWORD}"]
-            run("openssl", "pkcs12", "-export", "-in", f"{name}.pem", "-name", name, *out, cwd=self.folder)
-            source = ["-srckeystore", f"{name}.p12", "-srcstoretype", "PKCS12", "-srcstorepass", PASSWORD]
-            target = ["-destkeystore", f"{name}.jks", "-deststoretype", "JKS", "-deststorepass", PASSWORD]
-            run("keytool", "-importkeystore", "-noprompt", *source, *target, cwd=self.folder)
-
-    def token(self, user: str) -> str:
-        """A token of OAuth, signed by the authority; `jwks.json` lets others check it."""
-        run("openssl", "rsa", "-in", "ca.key", "-modulus", "-noout", "-out", "modulus", cwd=self.folder)
-        modulus = bytes.fromhex(self["modulus"].read_text().strip().partition("=")[2])
-        key = {"kty": "RSA", "kid": "test", "alg": "RS256", "use": "sig", "n": _base64(modulus), "e": "AQAB"}
-        self["jwks.json"].write_text(json.dumps({"keys": [key]}))
-        now = int(time.time())
-        claims = {"sub": user, "iat": now, "exp": now + 36_000, "scope": "kafka"}
-        header = {"alg": "RS256", "kid": "test", "typ": "JWT"}
-        signed = ".".join(_base64(json.dumps(part).encode()) for part in (header, claims))
-        self["signed"].write_text(signed)
-        run("openssl", "dgst", "-sha256", "-sign", "ca.key", "-out", "signature", "signed", cwd=self.folder)
-        return f"{signed}.{_base64(self['signature'].read_bytes())}"
-
-    def __getitem__(self, name: str) -> Path:
-        return self.folder / name
-
-
-def _base64(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 class SecuredCluster:

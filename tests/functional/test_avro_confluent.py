@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import ssl
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import fastavro
@@ -12,6 +17,7 @@ import requests
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import OptionsError, SchemaRegistryError
+from tests.certificates import Certificates
 from tests.tables import Table
 
 
@@ -40,6 +46,49 @@ class Registered(Table):
         row = fastavro.schemaless_reader(stream, json.loads(answer.json()["schema"]), None)
         assert stream.read() == b""
         return row
+
+
+class Guarded:
+    """The registry behind a door that takes TLS and a user's password only, on loopback."""
+
+    def __init__(self, registry: str, folder: Path) -> None:
+        self.certificates = Certificates(folder)
+        self.certificates.authority()
+        self.certificates.signed("registry")
+        self.user_info = "dbt:s3cret-of-the-registry"
+        expected = f"Basic {base64.b64encode(self.user_info.encode()).decode()}"
+
+        class Door(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.headers.get("Authorization") != expected:
+                    self._answer(401, b'{"error_code": 401, "message": "Unauthorized"}')
+                    return
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                headers = {"Content-Type": self.headers.get("Content-Type", "application/json")}
+                passed = requests.request(self.command, registry + self.path, data=body, headers=headers, timeout=30)
+                self._answer(passed.status_code, passed.content)
+
+            do_POST = do_GET
+
+            def _answer(self, status: int, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *arguments: Any) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificates["registry.pem"])
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self._server.server_port}"
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 @pytest.fixture
@@ -116,3 +165,25 @@ def test_registry_that_does_not_answer_is_told_before_anything_is_made(model: Re
     with pytest.raises(SchemaRegistryError, match=r"Schema registry http://127.0.0.1:1 did not answer \(.*refused.*\): check"):
         model.publish([(1, "ann")], avro_confluent_url="http://127.0.0.1:1")
     assert model.end() == {}
+
+
+def test_registry_with_tls_and_a_password_is_used_and_each_lack_is_told_without_the_password(
+    model: Registered, tmp_path: Path
+) -> None:
+    guarded = Guarded(model.registry, tmp_path)
+    del model.options["avro_confluent_url"]
+    try:
+        with pytest.raises(SchemaRegistryError, match=r"did not answer .*ssl_truststore_location"):
+            model.publish([(1, "ann")], registry={"url": guarded.url, "basic-auth.user-info": guarded.user_info})
+        trusted = {"url": guarded.url, "ssl.truststore.location": str(guarded.certificates["ca.pem"])}
+        for wrong in ({}, {"basic-auth.user-info": "dbt:wr0ng-password"}):
+            with pytest.raises(SchemaRegistryError, match="basic_auth_user_info") as refusal:
+                model.publish([(1, "ann")], registry={**trusted, **wrong})
+            assert "wr0ng" not in str(refusal.value)
+        assert model.end() == {}
+
+        model.publish([(1, "ann")], registry={**trusted, "basic-auth.user-info": guarded.user_info})
+        assert model.consumed() == [({"id": 1}, {"id": 1, "name": "ann"})]
+        assert model.view() == [(1, "ann")]
+    finally:
+        guarded.close()
