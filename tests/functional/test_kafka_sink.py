@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from dbt.adapters.upsert_kafka import append
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
 from dbt.adapters.upsert_kafka.options import ModelOptions
+from tests.conformance.test_flink_change_events import FLINK
 from tests.services import Record
 from tests.tables import Table, json_key, json_value
 
@@ -120,6 +121,17 @@ def test_change_events_are_those_of_flink_and_carry_the_old_row(format: str, eve
     assert events.publish([(1, "A"), (2, "b"), (3, "d")], **config)._message == "+0 ~0 -0 =3"
     kinds = [kind for kind, id in events.shown("row_kind, id") if id == 1]
     assert kinds == ["+I", "+I", "-D"]
+
+
+@pytest.mark.parametrize("format", FLINK["changes"])
+def test_change_events_of_a_key_are_byte_for_byte_those_that_flink_wrote(format: str, events: Events) -> None:
+    config: dict[str, Any] = {"unique_key": "id", "format": format}
+    events.publish([(1, "a"), (2, "b")], **config)
+    events.publish([(1, "A")], allow_empty=True, **config)
+    ours = [[str(record.key, "utf-8"), str(record.value, "utf-8")] for record in events.records() if record.key and record.value]
+    for key in ('{"id":1}', '{"id":2}'):
+        assert [value for k, value in ours if k == key] == [value for k, value in FLINK["changes"][format] if k == key]
+    assert len(ours) == len(FLINK["changes"][format])
 
 
 def test_update_modes_and_change_events_need_a_key(events: Events) -> None:
