@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, OptionsError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
-from tests.dbt_project import Outcome, Project
+from tests.dbt_project import QUICK_JVM, Outcome, Project
 from tests.faults.scene import descendants
 from tests.secured import CLIENT, OAUTH, PASSWORD, PLAIN, SecuredCluster, export
 from tests.services import read_topic
@@ -68,7 +68,7 @@ class SecuredProject(Project):
         seen = {" ".join(self.command(*arguments)).encode()}
         while process.poll() is None:
             seen |= set(descendants(process.pid).values())
-            time.sleep(0.2)
+            time.sleep(0.5)
         output, _ = process.communicate()
         return Outcome(process.returncode, output), seen
 
@@ -104,10 +104,10 @@ def test_scram_on_a_cluster_leaves_no_secret_anywhere(secured: SecuredCluster, t
     kafka |= {"sasl.jaas.config": f"{{{{ env_var('{JAAS_VARIABLE}') }}}}"}
     events = tmp_path / "project" / "temp" / "events"
     # An executor in a process of its own, as on a cluster, and an event log.
-    cluster = {"spark.master": "local-cluster[1,2,1024]", "spark.executor.memory": "1g"}
+    cluster = {"spark.executor.memory": "1g", "spark.executor.extraJavaOptions": QUICK_JVM}
     log = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}
     project = make(tmp_path / "project", secured.sasl_servers, schema_name, kafka, secrets, **cluster, **log)
-    project.profile["master"] = cluster["spark.master"]
+    project.profile["master"] = "local-cluster[1,2,1024]"
     project.save_profile()
     events.mkdir()
 

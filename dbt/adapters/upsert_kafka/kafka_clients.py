@@ -17,11 +17,9 @@ from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
+from kafka.errors import KafkaError
 
-from dbt.adapters.upsert_kafka import embedded, kafka_properties, kafka_python
+from dbt.adapters.upsert_kafka import embedded, kafka_properties, kafka_python, login
 from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, MissingRightError
 
@@ -37,7 +35,6 @@ READER_DEFAULTS = {
     "isolation.level": "read_committed",
 }
 BOOTSTRAP_TIMEOUT_MS = 20_000
-ATTEMPTS_TO_ENTER = 2
 # Kafka's own config providers. Their aliases are none of those that Spark SQL would resolve itself (env, system, …).
 FROM_ENVIRONMENT, FROM_FILE = "dbtenv", "dbtfile"
 PROVIDERS = {
@@ -122,7 +119,7 @@ class KafkaSettings:
     def admin(self) -> Iterator[KafkaAdminClient]:
         """An admin client that is closed afterwards; a cluster out of reach is one clear line."""
         arguments = self.python_client()
-        self._enter(arguments)
+        login.check(arguments, self.user)
         try:
             client = KafkaAdminClient(**{"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS, **arguments})
         except KafkaError as error:
@@ -138,22 +135,6 @@ class KafkaSettings:
         finally:
             client.close()
 
-    def _enter(self, arguments: Mapping[str, Any]) -> None:
-        """Be refused once and at once, with the reason: a client would go on trying, which locks accounts, and say nothing."""
-        key = (self.bootstrap_servers, frozenset(self.properties.items()))
-        if "security_protocol" not in arguments or key in _entered:
-            return
-        for attempt in range(ATTEMPTS_TO_ENTER):
-            errors = [_connect(arguments, server) for server in arguments["bootstrap_servers"]]
-            if None in errors:
-                _entered.add(key)
-                return
-            for server, error in zip(arguments["bootstrap_servers"], errors, strict=True):
-                logger.debug(f"connection to {server}: {error!r}")
-                reason = refusal(error, self.user, arguments.get("sasl_mechanism"), attempt + 1 == ATTEMPTS_TO_ENTER)
-                if reason:
-                    raise KafkaUnreachableError(f"Kafka at '{server}': {reason} in the kafka: block of your profile")
-
     def _spark(self, properties: Mapping[str, str]) -> dict[str, str]:
         secrets = {
             name: f"${{{FROM_ENVIRONMENT}:{_variable(name)}}}"
@@ -166,46 +147,3 @@ class KafkaSettings:
 
 def _prefixed(properties: Mapping[str, str]) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in properties.items()}
-
-
-_entered: set[tuple[str, frozenset[tuple[str, str]]]] = set()
-"""Clusters that have let this process in."""
-
-
-def _connect(arguments: Mapping[str, Any], server: str) -> KafkaError | None:
-    """Connect to one server and leave again."""
-    single = {**arguments, "bootstrap_servers": [server]}
-    net = NetworkSelector(**single)
-    manager = KafkaConnectionManager(net, **single)
-
-    async def connected() -> None:
-        await manager.get_connection(manager.cluster.bootstrap_brokers()[0].node_id, BOOTSTRAP_TIMEOUT_MS)
-
-    try:
-        net.run(connected)
-    except KafkaError as error:
-        return error
-    finally:
-        manager.close()
-        net.close()
-    return None
-
-
-def refusal(error: KafkaError | None, user: str, mechanism: str | None, again: bool) -> str | None:
-    """Why a cluster does not let this client in, and what to check; None where it only did not answer."""
-    text = str(error)
-    detail = text.split(" (_ssl")[0].split("] ")[-1].rstrip(".")
-    if isinstance(error, SaslAuthenticationFailedError):
-        return f"the broker refused {user} ({mechanism}): check sasl.*"
-    if isinstance(error, UnsupportedSaslMechanismError):
-        return f"the broker takes no sasl.mechanism {mechanism} at this address: check it"
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        return f"its certificate is not trusted ({detail.split('verify failed: ')[-1]}): check ssl.truststore.*"
-    if "Handshake failed" in text:
-        return f"the TLS handshake failed ({detail}): check security.protocol and ssl.*"
-    if "ALERT" in text:
-        return f"the broker refused the client's certificate ({detail}): check ssl.keystore.*"
-    if again and mechanism and "socket disconnected" in text:
-        # What a broker does that refuses, and its answer may be lost; one that is just stopped does it once.
-        return f"the broker closed the connection when {user} logged in ({mechanism}): check security.protocol and sasl.*"
-    return None
