@@ -127,6 +127,14 @@ class Scene:
         except TransactionalIdNotFoundError:
             return TransactionState.EMPTY
 
+    def open_partitions(self) -> int:
+        """Partitions of a transaction that is not over: so many markers end it."""
+        try:
+            found = self.admin.describe_transactions([self.transactional_id])[self.transactional_id]
+        except TransactionalIdNotFoundError:
+            return 0
+        return len(found.topic_partitions)
+
     def writers(self) -> list[int]:
         """Python workers of this process that are connected to the cluster."""
         ports = [broker.node.port for broker in self.cluster.brokers]
