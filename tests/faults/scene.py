@@ -127,6 +127,11 @@ class Scene:
         except TransactionalIdNotFoundError:
             return TransactionState.EMPTY
 
+    def replicas_in_sync(self) -> int:
+        """Of the partition that has fewest."""
+        [topic] = self.admin.describe_topics([self.topic])
+        return min(len(partition["isr_nodes"]) for partition in topic["partitions"])
+
     def open_partitions(self) -> int:
         """Partitions of a transaction that is not over: so many markers end it."""
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError
 from tests.faults.scene import Scene, python_workers, stopped
@@ -12,6 +13,7 @@ SOON = {"delivery_timeout_ms": "5000", "request_timeout_ms": "2000", "linger_ms"
 
 
 def refused(scene: Scene, guarantee: str, line: str, value: str = "id", **properties: str) -> None:
+    """Delivering ends in that line and nothing else."""
     with pytest.raises(DeliveryError, match=line) as refusal:
         scene.deliver(scene.rows(10, value), guarantee, **properties)
     told = str(refusal.value)
@@ -25,6 +27,14 @@ def test_message_too_large(scene: Scene, guarantee: str) -> None:
     scene.recreate(**{"max.message.bytes": "2000"})
     noise = "array_join(transform(sequence(1, 100), i -> sha2(concat(id, i), 512)), '')"
     refused(scene, guarantee, "a message is larger than allowed", value=noise, **SOON)
+
+
+@both
+def test_topic_that_may_not_be_written(scene: Scene, guarantee: str) -> None:
+    topic = ResourcePattern(ResourceType.TOPIC, scene.topic)
+    allowed = (ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.DESCRIBE_CONFIGS)
+    scene.admin.create_acls([ACL("User:ANONYMOUS", "*", operation, ACLPermissionType.ALLOW, topic) for operation in allowed])
+    refused(scene, guarantee, "may not write to the topic", **SOON)
 
 
 @both

@@ -51,6 +51,18 @@ def test_killed_python_worker_makes_the_write_start_again(scene: Scene) -> None:
     scene.wait_until_over()
 
 
+def test_killed_and_restarted_broker_loses_and_doubles_nothing(scene: Scene) -> None:
+    [broker] = scene.cluster.brokers
+    with scene.delivering(scene.rows(MANY)) as delivery:
+        with stopped(*python_workers()):
+            broker.kill()
+        broker.start()
+        scene.go_on()
+        delivery.result()
+    assert scene.keys() == list(range(MANY))
+    scene.wait_until_over()
+
+
 def test_broker_that_hangs_longer_than_the_request_timeout_loses_and_doubles_nothing(scene: Scene) -> None:
     [broker] = scene.cluster.brokers
     with scene.delivering(scene.rows(MANY), request_timeout_ms="2000") as delivery:

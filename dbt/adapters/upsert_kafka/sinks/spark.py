@@ -69,7 +69,7 @@ class SparkSink(Sink):
             options = target.kafka.spark_sink(**PRODUCER_DEFAULTS, **largest, **self.PROPERTIES[self.guarantee])
             if "headers" in columns:
                 options["includeHeaders"] = "true"
-            before = topics.ends(admin, target.topic, range(target.partitions))
+            before = _ends(admin, target)
             try:
                 records.select(*columns).write.format("kafka").options(**options).option("topic", target.topic).save()
             except SPARK_ERRORS as error:
@@ -81,10 +81,19 @@ class SparkSink(Sink):
                 raise DeliveryError(
                     f"Topic '{target.topic}': {why}. A part of the changes may have been written; the next run completes them."
                 ) from None
-            after = topics.ends(admin, target.topic, before)
+            after = _ends(admin, target)
         # Another writer's records lie between if there is one: Spark does not tell which were its own.
-        offsets = {p: (before[p], after[p] - 1) for p in before if after[p] > before[p]}
-        return Delivery(self.guarantee, offsets=offsets)
+        offsets = {p: (before[p], after[p] - 1) for p in before.keys() & after.keys() if after[p] > before[p]}
+        return Delivery(self.guarantee, offsets=dict(sorted(offsets.items())))
+
+
+def _ends(admin: KafkaAdminClient, target: Target) -> dict[int, int]:
+    try:
+        return topics.ends(admin, target.topic, range(target.partitions))
+    except KafkaError as error:
+        # Good to know, but no reason to fail a write.
+        logger.debug(f"Topic '{target.topic}': offsets not known: {error!r}")
+        return {}
 
 
 def check_size(model: str, largest: int, allowed: int, properties: Mapping[str, str]) -> None:
