@@ -13,6 +13,11 @@ from tests.services import Cluster
 FAULT_BROKER = {
     # Transactions that are over their time are found within this, not within ten seconds.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    # A killed broker may come back this soon.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    # A quota counts the last two seconds, so a fast write does not throttle the slow one that a later test starts.
+    "quota.window.num": "2",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
+from typing import Any
 
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin._partitions import OffsetSpec
 from kafka.admin._transactions import TransactionState
 from kafka.errors import KafkaError, TransactionalIdNotFoundError
@@ -94,8 +96,35 @@ class Scene:
             assert not delivery.done()
             yield delivery
 
-    def slow_down(self, bytes_per_second: float = 20_000) -> None:
-        """Let every producer write no more than this to a broker; Kafka lets ten times as much pass at first."""
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Follow the topic as a read_committed reader does; it must have seen what is committed in the end, and nothing else."""
+        over = Event()
+        with ThreadPoolExecutor(1) as pool:
+            following = pool.submit(self._follow, over)
+            try:
+                yield
+            finally:
+                over.set()
+        assert following.result() == [(record.partition, record.offset) for record in self.records()]
+
+    def _follow(self, over: Event) -> list[tuple[int, int]]:
+        """Partition and offset of every record that a reader was given until the end."""
+        servers = self.cluster.bootstrap_servers
+        consumer = KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest", isolation_level="read_committed")
+        partitions = [TopicPartition(self.topic, p) for p in range(self.partitions)]
+        consumer.assign(partitions)
+        seen: list[tuple[int, int]] = []
+        try:
+            while not over.is_set() or any(consumer.position(p) < end for p, end in consumer.end_offsets(partitions).items()):
+                for batch in consumer.poll(timeout_ms=200).values():
+                    seen += [(record.partition, record.offset) for record in batch]
+        finally:
+            consumer.close()
+        return sorted(seen)
+
+    def slow_down(self, bytes_per_second: float = 8_000) -> None:
+        """Let all producers together write no more than this to a broker."""
         self._limit(bytes_per_second)
 
     def go_on(self) -> None:
@@ -122,23 +151,32 @@ class Scene:
         return sum(found.offset for found in self.admin.list_partition_offsets(partitions).values())
 
     def transaction(self) -> TransactionState:
-        try:
-            return self.admin.describe_transactions([self.transactional_id])[self.transactional_id].state
-        except TransactionalIdNotFoundError:
-            return TransactionState.EMPTY
+        found = self._described()
+        return found.state if found else TransactionState.EMPTY
+
+    def open_partitions(self) -> int:
+        """Partitions of a transaction that is not over: so many markers end it."""
+        found = self._described()
+        return len(found.topic_partitions) if found else 0
+
+    def _described(self) -> Any:
+        """What the coordinator knows of the transactional id; None if it was never used."""
+        found: dict[str, Any] = {}
+
+        def asked() -> bool:
+            try:
+                found.update(self.admin.describe_transactions([self.transactional_id]))
+            except TransactionalIdNotFoundError:
+                return True
+            return True
+
+        wait_for(asked, "the coordinator's answer")
+        return found.get(self.transactional_id)
 
     def replicas_in_sync(self) -> int:
         """Of the partition that has fewest."""
         [topic] = self.admin.describe_topics([self.topic])
         return min(len(partition["isr_nodes"]) for partition in topic["partitions"])
-
-    def open_partitions(self) -> int:
-        """Partitions of a transaction that is not over: so many markers end it."""
-        try:
-            found = self.admin.describe_transactions([self.transactional_id])[self.transactional_id]
-        except TransactionalIdNotFoundError:
-            return 0
-        return len(found.topic_partitions)
 
     def writers(self) -> list[int]:
         """Python workers of this process that are connected to the cluster."""

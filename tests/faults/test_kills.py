@@ -1,4 +1,8 @@
-"""`dbt run` killed at every stage: readers never see a part of it, and the next run makes the topic equal to the SELECT."""
+"""`dbt run` killed or interrupted at every stage: readers never see a part of it, and the next run makes the topic equal.
+
+What is killed is dbt in a process of its own. What was there before and what repairs it is published in this one, by the function
+that dbt calls, which saves the start of a Spark each time.
+"""
 
 from __future__ import annotations
 
@@ -17,41 +21,42 @@ from pyspark.sql import SparkSession
 from tests.dbt_project import Project
 from tests.faults.scene import Scene, connections, descendants, has_unread_bytes, python_workers, stopped, wait_for
 from tests.services import Cluster
+from tests.tables import Table
 
-ROWS = 60_000
-MODEL = """
-{{ config(materialized='upsert_kafka', unique_key='id', topic=var('topic'), sink_delivery_guarantee=var('guarantee'),
-          properties={'batch.size': '16384'}) }}
-select id, concat('version ', {{ var('version') }}, ' of ', id) as name from range(ROWS)
-"""
+ROWS = 20_000
+SELECT = f"select id, concat('version ', VERSION, ' of ', id) as name from range({ROWS})"
+MODEL = "{{ config(materialized='upsert_kafka', unique_key='id', topic=var('topic'), **var('options')) }}\n"
 
 
-class Run:
-    """A dbt project whose model says another thing about every key in each version."""
+class Model:
+    """A model that says another thing about every key in each version."""
 
-    def __init__(self, scene: Scene, folder: Path, guarantee: str) -> None:
+    def __init__(self, scene: Scene, schema: str, folder: Path, guarantee: str) -> None:
         self.scene = scene
-        self._guarantee = guarantee
         self.processes: list[subprocess.Popen[str]] = []
         self.base = 0
-        """Messages and markers in the topic before the run's own."""
-        model = MODEL.replace("ROWS", str(ROWS))
-        self._project = Project(folder, scene.cluster.bootstrap_servers).write({"models/people.sql": model})
-
-    def arguments(self, version: int) -> list[str]:
-        told = {"topic": self.scene.topic, "guarantee": self._guarantee, "version": version}
-        return ["run", "--vars", json.dumps(told)]
+        """Messages and markers in the topic before those of the started run."""
+        self._options = {"sink_delivery_guarantee": guarantee, "properties": {"batch.size": "8192"}}
+        servers = scene.cluster.bootstrap_servers
+        self._table = Table(scene.spark, servers, scene.topic, schema, scene.partitions)
+        sql = MODEL + SELECT.replace("VERSION", "{{ var('version') }}")
+        self._project = Project(folder, servers).write({"models/people.sql": sql})
 
     def start(self, version: int) -> subprocess.Popen[str]:
-        """Start a run that writes slowly; what a killed one left open is going to be aborted by it first."""
+        """Start dbt, which writes slowly; what a killed run left open it is going to abort first."""
         self.scene.slow_down()
         self.base = self.scene.written() + self.scene.open_partitions()
-        self.processes.append(self._project.start(*self.arguments(version)))
+        told = {"topic": self.scene.topic, "version": version, "options": self._options}
+        self.processes.append(self._project.start("run", "--vars", json.dumps(told)))
         return self.processes[-1]
 
-    def succeed(self, version: int) -> dict[str, object]:
+    def wait_until_writing(self) -> None:
+        self.scene.wait_until_written(self.base + 1)
+
+    def publish(self, version: int) -> Any:
+        """Run to the end, at full speed."""
         self.scene.go_on()
-        return self._project.succeed(*self.arguments(version)).response("people")
+        return self._table.publish(SELECT.replace("VERSION", str(version)), **self._options)
 
     def table(self) -> dict[int, str]:
         """What a committed reader has at the end."""
@@ -71,90 +76,118 @@ def kill(process: subprocess.Popen[str]) -> None:
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), "the end of Spark without its driver")
 
 
-def before_the_transaction(run: Run, process: subprocess.Popen[str]) -> None:
+def before_the_transaction(model: Model, process: subprocess.Popen[str]) -> None:
     wait_for(lambda: bool(descendants(process.pid)), "Spark's JVM")
     kill(process)
 
 
-def during_the_write(run: Run, process: subprocess.Popen[str]) -> None:
-    run.scene.wait_until_written(run.base + 1)
+def during_the_write(model: Model, process: subprocess.Popen[str]) -> None:
+    model.wait_until_writing()
     kill(process)
 
 
-def after_the_last_write(run: Run, process: subprocess.Popen[str]) -> None:
-    with _all_but_the_commit(run, process):
+def after_the_last_write(model: Model, process: subprocess.Popen[str]) -> None:
+    with _all_but_the_commit(model, process):
         kill(process)
 
 
-def between_commit_and_answer(run: Run, process: subprocess.Popen[str]) -> None:
-    [broker] = run.scene.cluster.brokers
+def between_commit_and_answer(model: Model, process: subprocess.Popen[str]) -> None:
+    [broker] = model.scene.cluster.brokers
     with ExitStack() as hold:
-        with _all_but_the_commit(run, process):
+        with _all_but_the_commit(model, process):
             hold.enter_context(stopped(broker.pid))
         wait_for(lambda: has_unread_bytes(broker.node.port, process.pid), "the driver's commit on its way")
         kill(process)
 
 
 @contextmanager
-def _all_but_the_commit(run: Run, process: subprocess.Popen[str]) -> Iterator[None]:
+def _all_but_the_commit(model: Model, process: subprocess.Popen[str]) -> Iterator[None]:
     """All records are written and acknowledged, and the driver, which alone can commit, does nothing."""
-    run.scene.wait_until_written(run.base + 1)
+    model.wait_until_writing()
     with stopped(process.pid):
-        run.scene.go_on()
-        run.scene.wait_until_written(run.base + ROWS)
-        [broker] = run.scene.cluster.brokers
+        model.scene.go_on()
+        model.scene.wait_until_written(model.base + ROWS)
+        [broker] = model.scene.cluster.brokers
         wait_for(lambda: not connections(broker.node.port, *python_workers(process.pid)), "the tasks to be done")
-        assert run.scene.transaction() == TransactionState.ONGOING
+        assert model.scene.transaction() == TransactionState.ONGOING
         yield
 
 
 @pytest.fixture
-def run(
-    request: pytest.FixtureRequest, spark: SparkSession, fault_cluster: Cluster, topic_name: str, tmp_path: Path
-) -> Iterator[Run]:
-    compacted: dict[str, Any] = {"cleanup.policy": "compact"}
-    run = Run(Scene(spark, fault_cluster, topic_name, **compacted), tmp_path, request.param)
-    yield run
-    for process in run.processes:
-        process.kill()
+def model(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    fault_cluster: Cluster,
+    topic_name: str,
+    schema_name: str,
+    tmp_path: Path,
+) -> Iterator[Model]:
+    scene = Scene(spark, fault_cluster, topic_name, **{"cleanup.policy": "compact"})  # type: ignore[arg-type]
+    model = Model(scene, schema_name, tmp_path, request.param)
+    try:
+        yield model
+    finally:
+        scene.go_on()
+        for process in model.processes:
+            process.kill()
 
 
-@pytest.mark.parametrize("run", ["exactly-once"], indirect=True)
-def test_exactly_once_run_killed_at_every_stage(run: Run) -> None:
-    run.succeed(version=0)
-    for version, stage in enumerate([before_the_transaction, during_the_write, after_the_last_write], 1):
-        stage(run, run.start(version))
-        assert run.table() == of_version(0), stage.__name__
-    between_commit_and_answer(run, run.start(version=4))
-    # The decision was made, so every partition follows, although nobody is there to see it.
-    run.scene.wait_until_over()
-    assert run.scene.transaction() == TransactionState.COMPLETE_COMMIT
-    assert run.table() == of_version(4)
-    response = run.succeed(version=5)
-    assert (response["updated"], response["delivery"], response["records"]) == (ROWS, "exactly-once", ROWS)
-    assert run.table() == of_version(5)
-    # Every key was seen once for each of the versions that were committed.
-    assert len(run.scene.records()) == 3 * ROWS
-    run.scene.wait_until_over()
+exactly_once = pytest.mark.parametrize("model", ["exactly-once"], indirect=True)
+at_least_once = pytest.mark.parametrize("model", ["at-least-once"], indirect=True)
 
 
-@pytest.mark.parametrize("run", ["at-least-once"], indirect=True)
-def test_at_least_once_run_killed_during_the_write_is_completed_by_the_next(run: Run) -> None:
-    run.succeed(version=0)
-    during_the_write(run, run.start(version=1))
-    assert set(run.table()) == set(range(ROWS))
-    run.succeed(version=2)
-    assert run.table() == of_version(2)
+@exactly_once
+def test_exactly_once_run_killed_at_every_stage(model: Model) -> None:
+    scene = model.scene
+    with scene.watched():
+        model.publish(version=0)
+        between_commit_and_answer(model, model.start(version=1))
+        # The decision was made, so every partition follows, although nobody is there to see it.
+        scene.wait_until_over()
+        assert scene.transaction() == TransactionState.COMPLETE_COMMIT
+        assert model.table() == of_version(1)
+        for version, stage in enumerate([before_the_transaction, during_the_write, after_the_last_write], 2):
+            stage(model, model.start(version))
+            assert model.table() == of_version(1), stage.__name__
+        published = model.publish(version=5)
+    assert (published.updated, published.delivery, published.records) == (ROWS, "exactly-once", ROWS)
+    assert model.table() == of_version(5)
+    # Every key was written once for each of the versions that were committed.
+    assert len(scene.records()) == 3 * ROWS
+    scene.wait_until_over()
+
+
+@at_least_once
+def test_at_least_once_run_killed_during_the_write_is_completed_by_the_next(model: Model) -> None:
+    model.publish(version=0)
+    during_the_write(model, model.start(version=1))
+    assert set(model.table()) == set(range(ROWS))
+    model.publish(version=2)
+    assert model.table() == of_version(2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("run", ["exactly-once"], indirect=True)
-def test_interrupted_run_aborts_its_transaction(run: Run, number: signal.Signals) -> None:
-    process = run.start(version=1)
-    run.scene.wait_until_written(run.base + 1)
+@exactly_once
+def test_interrupted_exactly_once_run_aborts_its_transaction(model: Model, number: signal.Signals) -> None:
+    output = interrupted(model, number)
+    assert "the write was cancelled. Nothing of this run is visible to read_committed readers" in output
+    assert model.scene.transaction() in (TransactionState.COMPLETE_ABORT, TransactionState.EMPTY)
+    assert model.scene.records("read_uncommitted") != [] and model.scene.records() == []
+
+
+@at_least_once
+def test_interrupted_at_least_once_run_says_what_the_next_run_does(model: Model) -> None:
+    output = interrupted(model, signal.SIGTERM)
+    assert "the write was cancelled. A part of the changes may have been written; the next run completes them" in output
+    model.publish(version=1)
+    assert model.table() == of_version(1)
+
+
+def interrupted(model: Model, number: signal.Signals) -> str:
+    """What dbt says when it is interrupted while it writes, and stops by itself."""
+    process = model.start(version=1)
+    model.wait_until_writing()
     process.send_signal(number)
-    run.scene.go_on()
     output, _ = process.communicate()
     assert process.returncode != 0
-    assert run.scene.transaction() == TransactionState.COMPLETE_ABORT, output
-    assert run.scene.records() == []
+    return output

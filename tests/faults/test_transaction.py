@@ -12,7 +12,7 @@ from dbt.adapters.upsert_kafka.errors import DeliveryError
 from dbt.adapters.upsert_kafka.sinks.protocol import Client
 from tests.faults.scene import Scene, python_workers, stopped, wait_for
 
-MANY = 60_000
+MANY = 20_000
 
 
 def test_readers_see_nothing_before_the_commit_and_everything_after(scene: Scene) -> None:

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import partitioners
 from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
-from dbt.adapters.upsert_kafka.partitioners import Partitioner, load, murmur2, place
+from dbt.adapters.upsert_kafka.murmur2 import murmur2
+from dbt.adapters.upsert_kafka.partitioners import Partitioner, load, place
 
 # What org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 4.1.1 answers.
 JAVA = {

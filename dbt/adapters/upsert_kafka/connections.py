@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -35,6 +37,8 @@ _INTERNALS = re.compile(r"\n\s*at |\n+JVM stacktrace|;\n(?=['A-Z+])")
 # What Kafka's consumer says of a topic that may not be read; what is written is checked before.
 _DENIED = re.compile(r"TopicAuthorizationException: Not authorized to access topics: \[([^\]]+)\]")
 
+CANCEL_PAUSE = 0.2
+
 Description = Sequence[tuple[str, str, None, None, None, None, bool]]
 
 
@@ -44,6 +48,7 @@ class SessionHandle:
     def __init__(self, credentials: UpsertKafkaCredentials, name: str) -> None:
         self.credentials = credentials
         self.tag = "".join(c if c.isalnum() else "-" for c in name)
+        self.is_cancelled = False
         self._spark: SparkSession | None = None
         self._frame: DataFrame | None = None
         self._rows: Iterator[Row] | None = None
@@ -54,7 +59,11 @@ class SessionHandle:
         if self._spark is None:
             shared = session.get_session(self.credentials)
             self._spark = shared if self.credentials.remote else shared.newSession()
-            self._spark.addTag(self.tag)
+            if self.credentials.remote:
+                self._spark.addTag(self.tag)
+            else:
+                # A tag of the session would be known to this thread only, and another one cancels.
+                self._spark.sparkContext.addJobTag(self.tag)
         return self._spark
 
     def cursor(self) -> SessionHandle:
@@ -92,8 +101,17 @@ class SessionHandle:
         return next(self._fetched(), None)
 
     def cancel(self) -> None:
-        if self._spark is not None:
-            self._spark.interruptTag(self.tag)
+        """Stop what runs and what would run next: the thread that uses this connection may be between two jobs."""
+        self.is_cancelled = True
+        threading.Thread(target=self._cancel_until_closed, daemon=True).start()
+
+    def _cancel_until_closed(self) -> None:
+        while (spark := self._spark) is not None:
+            if self.credentials.remote:
+                spark.interruptTag(self.tag)
+            else:
+                spark.sparkContext.cancelJobsWithTag(self.tag)
+            time.sleep(CANCEL_PAUSE)
 
     def rollback(self) -> None:
         """Spark has no transactions."""

@@ -22,6 +22,7 @@ from dbt.adapters.upsert_kafka.__version__ import version
 from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.debug import report
+from dbt.adapters.upsert_kafka.errors import DeliveryError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.publish import Publication, Request
@@ -106,7 +107,13 @@ class UpsertKafkaAdapter(SparkAdapter):
             )
             appends = parsed.materialization == KAFKA and parsed.update_mode == "append"
             run = append.append if appends else publish.publish
-            return run(handle.spark, handle.spark.sql(sql), request)
+            try:
+                return run(handle.spark, handle.spark.sql(sql), request)
+            except DeliveryError as error:
+                if handle.is_cancelled:
+                    # dbt does not show the error of a model that was running when it was interrupted.
+                    logger.error(error.msg)
+                raise
 
     @available.parse(lambda *args, **kwargs: {})
     def avro_schemas(self, model: dict[str, Any], parsed: options.ModelOptions, sql: str, topic: str) -> dict[str, str]:

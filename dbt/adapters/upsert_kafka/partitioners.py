@@ -10,13 +10,11 @@ import importlib
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
@@ -25,11 +23,14 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
 
+# Imported where records are placed: dbt commands that write nothing would wait a second for it.
+if TYPE_CHECKING:
+    import pandas as pd
+
 logger = AdapterLogger("upsert_kafka")
 
 DEFAULT, FIXED, ROUND_ROBIN, CUSTOM = "default", "fixed", "round-robin", "custom"
 Function = Callable[[bytes | None, bytes | None, int], int]
-SEED, M = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
 TASK_BITS = 33
 """Spark's monotonically increasing ids have the task above these bits, and the row below."""
 
@@ -112,6 +113,8 @@ def _new(kind: str, partitions: int) -> Column:
 
 
 def _vectorized(function: Any, *columns: str) -> Column:
+    import pandas as pd
+
     # Spark asks the annotations what the function is, and can't read those of this module, which are text.
     names = [*function.__code__.co_varnames[: function.__code__.co_argcount], "return"]
     function.__annotations__ = dict.fromkeys(names, pd.Series)
@@ -119,6 +122,10 @@ def _vectorized(function: Any, *columns: str) -> Column:
 
 
 def _default(partitions: int) -> Callable[[pd.Series], pd.Series]:
+    import pandas as pd
+
+    from dbt.adapters.upsert_kafka.murmur2 import murmur2
+
     def default(keys: pd.Series) -> pd.Series:
         known = keys.notna()
         placed = pd.Series(pd.NA, index=keys.index, dtype="Int32")
@@ -141,6 +148,8 @@ def _place_by_function(records: DataFrame, partitioner: Partitioner, partitions:
 
 
 def _by_function(name: str | None, function: Any, partitions: int) -> Callable[..., pd.Series]:
+    import pandas as pd
+
     def ask(key: bytes | None, value: bytes | None) -> int:
         try:
             answer = operator.index(function(key, value, partitions))
@@ -160,37 +169,3 @@ def _by_function(name: str | None, function: Any, partitions: int) -> Callable[.
         return pd.Series([ask(key, value) if is_new else int(place) for key, value, is_new, place in rows], dtype="int32")
 
     return by_function
-
-
-def murmur2(keys: Iterable[bytes]) -> np.ndarray:
-    """Kafka's hash of each key, as the Java client has it."""
-    items = list(keys)
-    lengths = np.fromiter(map(len, items), np.int64, len(items))
-    order = np.argsort(lengths, kind="stable")
-    data = np.frombuffer(b"".join([items[i] for i in order]), np.uint8)
-    hashes = np.empty(len(items), np.uint32)
-    start = 0
-    # Keys of one length are one table: its columns are worked through, whatever the number of rows.
-    for length, count in zip(*np.unique(lengths, return_counts=True), strict=True):
-        rows = order[:count]
-        order = order[count:]
-        hashes[rows] = _murmur2(data[start : start + length * count].reshape(count, length), int(length))
-        start += length * count
-    return hashes.view(np.int32)
-
-
-def _murmur2(data: np.ndarray, length: int) -> np.ndarray:
-    whole = length & ~3
-    words = np.ascontiguousarray(data[:, :whole]).view("<u4")
-    hashes = np.full(len(data), SEED ^ np.uint32(length), np.uint32)
-    for column in range(whole // 4):
-        word = words[:, column] * M
-        word ^= word >> np.uint32(24)
-        hashes = hashes * M ^ word * M
-    for place in range(length - whole - 1, -1, -1):
-        hashes ^= data[:, whole + place].astype(np.uint32) << np.uint32(8 * place)
-    if length > whole:
-        hashes *= M
-    hashes ^= hashes >> np.uint32(13)
-    hashes *= M
-    return hashes ^ hashes >> np.uint32(15)

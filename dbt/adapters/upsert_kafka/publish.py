@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
@@ -40,8 +40,10 @@ from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
 from dbt.adapters.upsert_kafka.sinks import spark as spark_sink
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
-from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
 from dbt.adapters.upsert_kafka.topics import Topic, Wanted
+
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -127,7 +129,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
         if topic is not None:
             topics.check_rights(topic, *rights)
         if topic is not None and request.mode == "publish" and request.transactional_id:
-            TransactionSink().recover(Target(topic.name, topic.partitions, request.kafka, request.transactional_id))
+            _transaction_sink().recover(Target(topic.name, topic.partitions, request.kafka, request.transactional_id))
             topic = topics.describe(admin, request.topic)
         if topic is not None:
             _warn(request.model, topics.differences(topic, request.wanted))
@@ -171,12 +173,19 @@ def deliver(records: DataFrame, partitioner: Partitioner, topic: Topic, request:
     options = request.options
     sink: Sink
     if request.transactional_id:
-        sink = TransactionSink(options.sink_parallelism)
+        sink = _transaction_sink(options.sink_parallelism)
     else:
         sink = SparkSink("none" if options.sink_delivery_guarantee == "none" else "at-least-once", options.sink_parallelism)
     placed = partitioners.place(records, partitioner, topic.partitions, producer_decides=request.transactional_id is None)
     target = Target(topic.name, topic.partitions, request.kafka, request.transactional_id)
     return replace(sink.deliver(placed, target), records=messages)
+
+
+def _transaction_sink(parallelism: int | None = None) -> TransactionSink:
+    # Only now: pyarrow and numpy would slow down every dbt command that writes no transaction.
+    from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
+
+    return TransactionSink(parallelism)
 
 
 def _records(spark: SparkSession, change: Changes, layout: Records, topic: Topic, request: Request) -> DataFrame:
