@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,20 +50,22 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 class Scene:
     """One topic and who writes to it."""
 
-    def __init__(self, spark: SparkSession, cluster: Cluster, topic: str, partitions: int = 4, **config: str) -> None:
+    def __init__(
+        self, spark: SparkSession, cluster: Cluster, topic: str, partitions: int = 4, config: Mapping[str, str] | None = None
+    ) -> None:
         self.spark, self.cluster, self.topic, self.partitions = spark, cluster, topic, partitions
         self.transactional_id = f"dbt-upsert-kafka.{topic}"
         self.admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-        self.create(**config)
+        self.create(config)
 
-    def create(self, **config: str) -> None:
+    def create(self, config: Mapping[str, str] | None) -> None:
         spec = {"num_partitions": self.partitions, "replication_factor": min(3, len(self.cluster.brokers)), "configs": config}
         self.admin.create_topics({self.topic: spec}, wait_for_metadata=True)
 
-    def recreate(self, **config: str) -> None:
+    def recreate(self, config: Mapping[str, str]) -> None:
         """The same topic with other settings."""
         self.delete()
-        self.create(**config)
+        self.create(config)
 
     def delete(self) -> None:
         self.admin.delete_topics([self.topic])
@@ -79,7 +81,8 @@ class Scene:
         return self.spark.range(0, number, 1, 2).selectExpr(*columns).localCheckpoint()
 
     def deliver(self, rows: DataFrame, guarantee: str = "exactly-once", **properties: str) -> Delivery:
-        kafka = KafkaSettings(self.cluster.bootstrap_servers, {name.replace("_", "."): v for name, v in properties.items()})
+        given = {name.replace("_", "."): value for name, value in properties.items()}
+        kafka = KafkaSettings(self.cluster.bootstrap_servers, {"delivery.timeout.ms": str(int(PATIENCE * 1000)), **given})
         if guarantee == "exactly-once":
             placed = partitioners.place(rows, Partitioner(), self.partitions, producer_decides=False)
             return TransactionSink().deliver(placed, Target(self.topic, self.partitions, kafka, self.transactional_id))

@@ -36,7 +36,7 @@ class Model:
         self.processes: list[subprocess.Popen[str]] = []
         self.base = 0
         """Messages and markers in the topic before those of the started run."""
-        self._options = {"sink_delivery_guarantee": guarantee, "properties": {"batch.size": "8192"}}
+        self._options: dict[str, Any] = {"sink_delivery_guarantee": guarantee, "properties": {"batch.size": "8192"}}
         servers = scene.cluster.bootstrap_servers
         self._table = Table(scene.spark, servers, scene.topic, schema, scene.partitions)
         sql = MODEL + SELECT.replace("VERSION", "{{ var('version') }}")
@@ -122,7 +122,7 @@ def model(
     schema_name: str,
     tmp_path: Path,
 ) -> Iterator[Model]:
-    scene = Scene(spark, fault_cluster, topic_name, **{"cleanup.policy": "compact"})  # type: ignore[arg-type]
+    scene = Scene(spark, fault_cluster, topic_name, config={"cleanup.policy": "compact"})
     model = Model(scene, schema_name, tmp_path, request.param)
     try:
         yield model

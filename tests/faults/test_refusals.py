@@ -9,6 +9,7 @@ from dbt.adapters.upsert_kafka.errors import DeliveryError
 from tests.faults.scene import Scene, python_workers, stopped
 
 both = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+MANY = 20_000
 SOON = {"delivery_timeout_ms": "5000", "request_timeout_ms": "2000", "linger_ms": "0", "max_block_ms": "5000"}
 
 
@@ -24,7 +25,7 @@ def refused(scene: Scene, guarantee: str, line: str, value: str = "id", **proper
 
 @both
 def test_message_too_large(scene: Scene, guarantee: str) -> None:
-    scene.recreate(**{"max.message.bytes": "2000"})
+    scene.recreate({"max.message.bytes": "2000"})
     noise = "array_join(transform(sequence(1, 100), i -> sha2(concat(id, i), 512)), '')"
     refused(scene, guarantee, "a message is larger than allowed", value=noise, **SOON)
 
@@ -39,7 +40,7 @@ def test_topic_that_may_not_be_written(scene: Scene, guarantee: str) -> None:
 
 @both
 def test_topic_that_is_deleted_during_the_write(scene: Scene, guarantee: str) -> None:
-    with scene.delivering(scene.rows(60_000), guarantee, **SOON) as delivery:
+    with scene.delivering(scene.rows(MANY), guarantee, **SOON) as delivery:
         with stopped(*python_workers()):
             scene.delete()
         scene.go_on()
@@ -50,7 +51,7 @@ def test_topic_that_is_deleted_during_the_write(scene: Scene, guarantee: str) ->
 @both
 def test_broker_out_of_reach(scene: Scene, guarantee: str) -> None:
     [broker] = scene.cluster.brokers
-    with scene.delivering(scene.rows(60_000), guarantee, **SOON) as delivery:
+    with scene.delivering(scene.rows(MANY), guarantee, **SOON) as delivery:
         broker.kill()
         try:
             with pytest.raises(DeliveryError, match=r"no broker answer|did not answer in time"):

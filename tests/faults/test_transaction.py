@@ -1,4 +1,4 @@
-"""exactly-once under faults: one decision, and whatever dies or hangs, readers see all of a run or nothing."""
+"""Writes under faults: whatever dies or hangs, nothing is lost; exactly-once, readers see all of a run or nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kafka.admin._transactions import TransactionState
 from dbt.adapters.upsert_kafka.errors import DeliveryError
 from dbt.adapters.upsert_kafka.sinks.protocol import Client
 from tests.faults.scene import Scene, python_workers, stopped, wait_for
+from tests.faults.test_refusals import both
 
 MANY = 20_000
 
@@ -51,9 +52,10 @@ def test_killed_python_worker_makes_the_write_start_again(scene: Scene) -> None:
     scene.wait_until_over()
 
 
-def test_killed_and_restarted_broker_loses_and_doubles_nothing(scene: Scene) -> None:
+@both
+def test_killed_and_restarted_broker_loses_and_doubles_nothing(scene: Scene, guarantee: str) -> None:
     [broker] = scene.cluster.brokers
-    with scene.delivering(scene.rows(MANY)) as delivery:
+    with scene.delivering(scene.rows(MANY), guarantee) as delivery:
         with stopped(*python_workers()):
             broker.kill()
         broker.start()
@@ -63,9 +65,10 @@ def test_killed_and_restarted_broker_loses_and_doubles_nothing(scene: Scene) -> 
     scene.wait_until_over()
 
 
-def test_broker_that_hangs_longer_than_the_request_timeout_loses_and_doubles_nothing(scene: Scene) -> None:
+@both
+def test_broker_that_hangs_longer_than_the_request_timeout_loses_and_doubles_nothing(scene: Scene, guarantee: str) -> None:
     [broker] = scene.cluster.brokers
-    with scene.delivering(scene.rows(MANY), request_timeout_ms="2000") as delivery:
+    with scene.delivering(scene.rows(MANY), guarantee, request_timeout_ms="2000") as delivery:
         with stopped(broker.pid), pytest.raises(TimeoutError):
             # Longer than one request's time, so that the same batches are sent again over new connections.
             delivery.result(timeout=6)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from kafka import KafkaAdminClient
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
-from tests.tables import Table
+from tests.tables import Table, json_key
 
 GUARANTEES = ["none", "at-least-once", "exactly-once"]
 # Where Java's producer puts {"id":0} to {"id":7} in five partitions.
@@ -36,6 +38,7 @@ def test_a_run_tells_how_it_delivered(table: Table, guarantee: str) -> None:
         (f"dbt-upsert-kafka.{table.topic}", True) if guarantee == "exactly-once" else (None, False)
     )
     if guarantee != "none":  # whose producer does not wait until it is written
+        assert told.partitions_written == 2
         assert told.offsets is not None and sum(last - first + 1 for first, last in told.offsets.values()) == 20
 
 
@@ -50,6 +53,30 @@ def test_headers_are_in_every_record_and_null_ones_are_left_out(table: Table, gu
     table.publish([(1, "ann"), (2, None)], sink_delivery_guarantee=guarantee, headers=headers)
     found = {record.key: dict(record.headers) for record in table.records()}
     assert found == {b'{"id":1}': {"origin": b"shop", "name": b"ann"}, b'{"id":2}': {"origin": b"shop"}}
+
+
+def test_record_has_the_time_that_the_model_gives_it(table: Table) -> None:
+    table.options |= {"sink_delivery_guarantee": "exactly-once", "record_timestamp": "at", "exclude_columns": ["at"]}
+    started = time.time() * 1000
+    select = "SELECT id, 'a' AS name, timestamp_millis(at) AS at FROM VALUES (1, 1700000000123), (2, 0), (3, NULL) AS t(id, at)"
+    table.publish(select)
+    times = {record.key: record.timestamp for record in table.records()}
+    assert (times[json_key(1)], times[json_key(2)]) == (1700000000123, 0)
+    assert times[json_key(3)] >= started
+    assert table.view() == [(1, "a"), (2, "a"), (3, "a")]
+    before = table.end()
+    # The time alone is no change; a tombstone has no row that could give it one.
+    table.publish("SELECT id, 'a' AS name, timestamp_millis(7) AS at FROM VALUES (1), (2) AS t(id)")
+    [tombstone] = table.new_records(before)
+    assert (tombstone.key, tombstone.value) == (json_key(3), None) and tombstone.timestamp >= started
+
+
+def test_time_that_no_record_can_have_is_refused_before_anything_is_written(table: Table) -> None:
+    table.options |= {"sink_delivery_guarantee": "exactly-once", "exclude_columns": ["at"]}
+    with pytest.raises(OptionsError, match=r"record_timestamp='at' is a date: it must be a timestamp; cast it"):
+        table.publish("SELECT 1 AS id, current_date() AS at", record_timestamp="at")
+    with pytest.raises(Exception, match=r"record_timestamp='at' is before 1970, which Kafka can't carry: 1969-12-31 23:59:59"):
+        table.publish("SELECT 1 AS id, timestamp '1969-12-31 23:59:59Z' AS at", record_timestamp="at")
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])

@@ -81,6 +81,13 @@ def test_a_select_that_fails_appends_nothing(events: Events) -> None:
     assert len(events.records()) == 1
 
 
+def test_event_has_the_time_that_the_model_gives_it(events: Events) -> None:
+    config: dict[str, Any] = {"sink_delivery_guarantee": "exactly-once", "record_timestamp": "at", "exclude_columns": ["at"]}
+    events.publish("SELECT id, timestamp_millis(1700000000000 + id) AS at FROM range(3)", **config)
+    assert sorted(record.timestamp for record in events.records()) == [1700000000000, 1700000000001, 1700000000002]
+    assert events.shown("id, unix_millis(kafka_timestamp)")[0] == (0, 1700000000000)
+
+
 def test_retract_takes_a_row_back_before_it_writes_the_new_one(events: Events) -> None:
     config = {"unique_key": "id", "update_mode": "retract"}
     events.publish([(1, "a"), (2, "b")], **config)

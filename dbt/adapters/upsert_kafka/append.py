@@ -16,7 +16,7 @@ from dbt.adapters.upsert_kafka import publish, topics
 from dbt.adapters.upsert_kafka.changes import PARTITION
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.publish import Delivered, Request
-from dbt.adapters.upsert_kafka.records import HEADERS, KEY, NULL_KEY, VALUE
+from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, VALUE, extras
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -49,8 +49,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         F.count_if(NULL_KEY).alias("nulls"),
         F.max(F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))).alias("largest"),
     )
-    columns = [KEY, VALUE, *([HEADERS] if HEADERS in encoded.columns else [])]
-    computed = encoded.where(~F.col(NULL_KEY)).select(*columns).localCheckpoint(eager=True)
+    computed = encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)).localCheckpoint(eager=True)
     count, nulls = seen.get["rows"], seen.get["nulls"]
     if nulls and request.options.on_null_key != "drop":
         raise GuardError(

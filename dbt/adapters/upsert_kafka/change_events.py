@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.changes import DELETE, INSERT, KIND, PARTITION, REPUBLISH, WRITTEN, Changes
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
-from dbt.adapters.upsert_kafka.records import HEADERS, KEY, VALUE, Records
+from dbt.adapters.upsert_kafka.records import KEY, VALUE, Records, extras
 
 OLD = "old"
 
@@ -23,7 +23,7 @@ def live(found: DataFrame, layout: Records) -> DataFrame:
 
 
 def records(change: Changes, found: DataFrame | None, layout: Records) -> DataFrame:
-    """The events to be written: `key, value, partition, seq, headers`. A row that was there is taken back first.
+    """The events to be written: `key, value, partition, seq` and the extras. A row that was there is taken back first.
 
     Args:
         found: the topic's records, None for a topic without.
@@ -31,9 +31,9 @@ def records(change: Changes, found: DataFrame | None, layout: Records) -> DataFr
     format = layout.value_format
     assert isinstance(format, ChangelogFormat)
     written = change.frame.where(F.col(KIND).isin(*WRITTEN, REPUBLISH))
-    headers = [HEADERS] if HEADERS in written.columns else []
+    others = extras(written)
     if found is None:
-        return written.select(KEY, VALUE, PARTITION, F.lit(0).alias("seq"), *headers)
+        return written.select(KEY, VALUE, PARTITION, F.lit(0).alias("seq"), *others)
     # Only the keys that change need their old rows, which the comparison by hashes did not carry.
     keys = written.where(F.col(KIND) != INSERT).select(KEY, PARTITION)
     last = found.join(keys, [KEY, PARTITION]).groupBy(KEY, PARTITION).agg(F.expr("max_by(value, offset)").alias(OLD))
@@ -44,5 +44,5 @@ def records(change: Changes, found: DataFrame | None, layout: Records) -> DataFr
         f"ELSE array(named_struct('seq', 0, 'event', {format.retraction(layout.value, OLD)}), "
         f"named_struct('seq', 1, 'event', {VALUE})) END"
     )
-    exploded = joined.select(KEY, PARTITION, F.explode(steps).alias("step"), *headers)
-    return exploded.select(KEY, F.col("step.event").alias(VALUE), PARTITION, "step.seq", *headers)
+    exploded = joined.select(KEY, PARTITION, F.explode(steps).alias("step"), *others)
+    return exploded.select(KEY, F.col("step.event").alias(VALUE), PARTITION, "step.seq", *others)

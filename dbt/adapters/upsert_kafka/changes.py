@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.records import DOOMED, HEADERS, KEY, NULL_KEY, SEQUENCE, VALUE, Records
+from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, SEQUENCE, VALUE, Records, extras
 from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
 
 KIND, PARTITION = "kind", "partition"
@@ -83,18 +83,18 @@ class Changes:
         return self.to_write + (self.counts[UPDATE] if self.policy.retracts else 0)
 
     def records(self) -> DataFrame:
-        """What is to be written: `key, value, partition, headers`, and `seq` where a key has two records."""
+        """What is to be written: `key, value, partition`, the extras, and `seq` where a key has two records."""
         written = self.frame.where(F.col(KIND).isin(*WRITTEN, REPUBLISH))
         value = F.when(F.col(KIND) != DELETE, F.col(VALUE))
         if not self.policy.retracts:
-            return written.select(KEY, value.alias(VALUE), PARTITION, *_headers(written))
+            return written.select(KEY, value.alias(VALUE), PARTITION, *extras(written))
         null, new = (
             F.struct(F.lit(0).alias("seq"), F.lit(None).cast("binary").alias(VALUE)),
             F.struct(F.lit(1).alias("seq"), value.alias(VALUE)),
         )
         steps = F.when(F.col(KIND) == UPDATE, F.array(null, new)).otherwise(F.array(new))
-        exploded = written.select(KEY, PARTITION, F.explode(steps).alias("step"), *_headers(written))
-        return exploded.select(KEY, f"step.{VALUE}", PARTITION, "step.seq", *_headers(written))
+        exploded = written.select(KEY, PARTITION, F.explode(steps).alias("step"), *extras(written))
+        return exploded.select(KEY, f"step.{VALUE}", PARTITION, "step.seq", *extras(written))
 
 
 def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, policy: Policy) -> Changes:
@@ -151,11 +151,7 @@ def _largest() -> Column:
 
 def _held(frame: DataFrame) -> DataFrame:
     """Compute the frame now, once and for all."""
-    return frame.select(KIND, KEY, VALUE, PARTITION, *_headers(frame)).localCheckpoint(eager=True)
-
-
-def _headers(frame: DataFrame) -> list[str]:
-    return [HEADERS] if HEADERS in frame.columns else []
+    return frame.select(KIND, KEY, VALUE, PARTITION, *extras(frame)).localCheckpoint(eager=True)
 
 
 def _one_per_key(encoded: DataFrame, policy: Policy) -> DataFrame:

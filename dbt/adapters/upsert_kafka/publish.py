@@ -87,6 +87,7 @@ class Delivered(AdapterResponse):
     records: int = 0
     """Messages written: one for each changed key, or two in update_mode='retract'."""
     bytes: int | None = None
+    partitions_written: int = 0
     offsets: dict[str, list[int]] | None = None
     """First and last offset written, by partition; as dbt's events can carry it."""
 
@@ -292,4 +293,4 @@ def _publication(prefix: str, topic: str, change: Changes, delivery: Delivery | 
 
 def described(delivery: Delivery) -> dict[str, Any]:
     offsets = {str(partition): list(ends) for partition, ends in (delivery.offsets or {}).items()}
-    return {**asdict(delivery), "offsets": offsets}
+    return {**asdict(delivery), "partitions_written": len(offsets), "offsets": offsets}

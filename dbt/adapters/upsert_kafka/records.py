@@ -13,14 +13,14 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, StructType
+from pyspark.sql.types import BooleanType, StructType, TimestampType
 
 from dbt.adapters.upsert_kafka import formats, schema_registry
 from dbt.adapters.upsert_kafka.formats import Field, Format, Side, avro
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
-KEY, VALUE, HEADERS = "key", "value", "headers"
+KEY, VALUE, HEADERS, TIMESTAMP = "key", "value", "headers", "timestamp"
 NULL_KEY, DOOMED, SEQUENCE = "null_key", "doomed", "sequence"
 
 
@@ -56,7 +56,8 @@ class Records:
         return replace(self, key=key, value=self.value_format.prepare_to_read(self.value, registry))
 
     def encode(self, rows: DataFrame, options: ModelOptions) -> DataFrame:
-        """Rows as `key`, `value`, and what the options say of each: `null_key`, `doomed` (delete_when), `sequence`, `headers`."""
+        """Rows as `key`, `value`, and what the options say of each: `null_key`, `doomed` (delete_when), `sequence`, `headers`,
+        `timestamp`."""
         names = [quote_identifier(field.column) for field in self.key.fields]
         columns = {
             KEY: F.expr(self.key_format.encode(self.key)) if names else F.lit(None).cast("binary"),
@@ -68,6 +69,8 @@ class Records:
             columns[SEQUENCE] = F.struct(*(F.col(quote_identifier(name)) for name in options.sequence_by))
         if options.headers:
             columns[HEADERS] = _headers(options.headers)
+        if options.record_timestamp:
+            columns[TIMESTAMP] = _timestamp(options.record_timestamp)
         return rows.select(*(column.alias(name) for name, column in columns.items()))
 
     def mark_foreign(self, joined: DataFrame, candidates: Column) -> DataFrame:
@@ -167,7 +170,8 @@ def _shown(form: Format, side: Side, column: str) -> Column:
 
 def expression_problems(options: ModelOptions, rows: DataFrame) -> list[str]:
     """What is wrong with the SQL expressions among the options, over the SELECT's columns."""
-    expressions = {"delete_when": options.delete_when} | {f"headers['{name}']": sql for name, sql in options.headers.items()}
+    expressions = {"delete_when": options.delete_when, "record_timestamp": options.record_timestamp}
+    expressions |= {f"headers['{name}']": sql for name, sql in options.headers.items()}
     problems = []
     for option, sql in expressions.items():
         if sql is None:
@@ -179,7 +183,21 @@ def expression_problems(options: ModelOptions, rows: DataFrame) -> list[str]:
             continue
         if option == "delete_when" and not isinstance(field.dataType, BooleanType):
             problems.append(f"{option}={sql!r} is a {field.dataType.simpleString()}: it must be a condition, true or false")
+        if option == "record_timestamp" and not isinstance(field.dataType, TimestampType):
+            problems.append(f"{option}={sql!r} is a {field.dataType.simpleString()}: it must be a timestamp; cast it")
     return problems
+
+
+def extras(frame: DataFrame) -> list[str]:
+    """The columns that a record has beside key, value and partition, where the options ask for them."""
+    return [name for name in (HEADERS, TIMESTAMP) if name in frame.columns]
+
+
+def _timestamp(sql: str) -> Column:
+    """The record's time; Kafka has none before 1970, and null is the time of the write."""
+    message = f"record_timestamp={sql!r} is before 1970, which Kafka can't carry: "
+    refused = F.raise_error(F.concat(F.lit(message), F.expr(sql).cast("string")))
+    return F.when(F.unix_millis(F.expr(sql)) < 0, refused).otherwise(F.expr(sql))
 
 
 def _headers(headers: Mapping[str, str]) -> Column:

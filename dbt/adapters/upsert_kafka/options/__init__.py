@@ -44,6 +44,7 @@ class ModelOptions:
     sink_transactional_id_prefix: str | None = None
     sink_parallelism: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    record_timestamp: str | None = None
     scan_startup_mode: str | None = None
     scan_startup_timestamp_millis: int | None = None
     scan_startup_specific_offsets: dict[int, int] = field(default_factory=dict)

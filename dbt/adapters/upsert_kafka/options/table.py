@@ -258,6 +258,15 @@ OPTIONS: tuple[Option, ...] = (
         default_text="{}",
     ),
     Option(
+        "record_timestamp",
+        t.SQL,
+        "The time of each message, a column or expression of type timestamp; null is the time of the write. Spark's sink can't "
+        "set it.",
+        on=SINKS,
+        default_text="the time of the write",
+        needs=(Need("sink_delivery_guarantee", ("exactly-once",)),),
+    ),
+    Option(
         "scan_startup_mode",
         t.choice(*_STARTUP_MODES),
         "Where reading starts.",
@@ -402,7 +411,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "exclude_columns",
         t.COLUMNS,
-        "Columns that options may use (sequence_by, delete_when, headers) and that are not published.",
+        "Columns that options may use (sequence_by, delete_when, headers, record_timestamp) and that are not published.",
         on=SINKS,
     ),
     Option(
