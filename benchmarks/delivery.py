@@ -2,7 +2,7 @@
 
     python -m benchmarks.delivery [--rows 1000000] [--rounds 5]
 
-`bare` encodes the rows as JSON and writes them, with nothing checked. The others are what `dbt run` does on an empty topic: encode,
+`bare` encodes the rows as JSON and writes them, nothing checked. The others are what `dbt run` does on an empty topic: encode,
 compute once, look for duplicate and null keys, place, write, expose the view. The ways take turns, so that a busy moment of the
 machine falls on all of them; only the ratios of one run mean something.
 """
