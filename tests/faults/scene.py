@@ -22,9 +22,7 @@ from kafka.errors import KafkaError, TransactionalIdNotFoundError
 from kafka.protocol.admin import AlterClientQuotasRequest
 from pyspark.sql import DataFrame, SparkSession
 
-from dbt.adapters.upsert_kafka import partitioners
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
-from dbt.adapters.upsert_kafka.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.sinks import Delivery, Target
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
 from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
@@ -84,8 +82,7 @@ class Scene:
         given = {name.replace("_", "."): value for name, value in properties.items()}
         kafka = KafkaSettings(self.cluster.bootstrap_servers, {"delivery.timeout.ms": str(int(PATIENCE * 1000)), **given})
         if guarantee == "exactly-once":
-            placed = partitioners.place(rows, Partitioner(), self.partitions, producer_decides=False)
-            return TransactionSink().deliver(placed, Target(self.topic, self.partitions, kafka, self.transactional_id))
+            return TransactionSink().deliver(rows, Target(self.topic, self.partitions, kafka, self.transactional_id))
         return SparkSink("at-least-once").deliver(rows, Target(self.topic, self.partitions, kafka))
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Placing: Kafka's hash is the Java client's, keys in the topic stay, a custom function is checked before anything is written."""
+"""Placing: keys in the topic stay, a custom function is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -10,26 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import partitioners
 from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
-from dbt.adapters.upsert_kafka.murmur2 import murmur2
 from dbt.adapters.upsert_kafka.partitioners import Partitioner, load, place
-
-# What org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 4.1.1 answers.
-JAVA = {
-    b"": 275646681,
-    b"a": -1563381124,
-    b"ab": 316155434,
-    b"abc": 479470107,
-    b"abcd": -1323649548,
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b'{"user_id":1}': 1459008305,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    "Grüße, 世界 🎉".encode(): 1386736580,
-    b"\xff\x80\x00\x7f\xfe\xff\x80": 1160082268,
-}
-IN_SEVEN = {b"": 2, b"a": 5, b"ab": 0, b"abc": 4, b"foobar": 0, b'{"user_id":1}': 6}
 
 
 def by_length(key: bytes | None, value: bytes | None, partitions: int) -> int:
@@ -57,33 +38,19 @@ def custom(function: str) -> Partitioner:
     return load("custom", f"{__name__}.{function}")
 
 
-def test_murmur2_is_the_java_clients() -> None:
-    assert dict(zip(JAVA, murmur2(JAVA), strict=True)) == JAVA
-
-
-def test_murmur2_of_nothing_is_nothing() -> None:
-    assert len(murmur2([])) == 0
-
-
 def test_default_partitioner_is_left_to_the_producer_that_knows_it(spark: SparkSession) -> None:
     assert places(place(records(spark, [(b"a", None)]), Partitioner(), 7)) == {b"a": None}
-
-
-def test_default_partitioner_places_as_the_java_client(spark: SparkSession) -> None:
-    placed = place(records(spark, [(key, None) for key in IN_SEVEN]), Partitioner(), 7, producer_decides=False)
-    assert places(placed) == IN_SEVEN
 
 
 @pytest.mark.parametrize("kind", ["default", "fixed", "round-robin", "custom"])
 def test_a_key_that_is_in_the_topic_stays_in_its_partition(spark: SparkSession, kind: str) -> None:
     partitioner = custom("by_length") if kind == "custom" else Partitioner(kind)
     known = [(f"k{i}".encode(), i % 3) for i in range(30)]
-    assert places(place(records(spark, [*known, (b"new", None)]), partitioner, 5, producer_decides=False)).items() >= set(known)
+    assert places(place(records(spark, [*known, (b"new", None)]), partitioner, 5)).items() >= set(known)
 
 
-@pytest.mark.parametrize("kind", ["default", "round-robin"])
-def test_records_without_a_key_are_spread(spark: SparkSession, kind: str) -> None:
-    frame = place(records(spark, [(None, None)] * 40), Partitioner(kind), 4, producer_decides=False)
+def test_records_without_a_key_are_spread(spark: SparkSession) -> None:
+    frame = place(records(spark, [(None, None)] * 40), Partitioner("round-robin"), 4)
     assert Counter(row.partition for row in frame.collect()) == {0: 10, 1: 10, 2: 10, 3: 10}
 
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
-
 import numpy as np
-from pyspark import cloudpickle
+import pyarrow as pa
 
 SEED, M = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
 
-# A cluster's workers need not have this package.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
+def murmur2(keys: pa.Array) -> np.ndarray:
+    """Kafka's hash of each key, as the Java client has it.
 
-def murmur2(keys: Iterable[bytes]) -> np.ndarray:
-    """Kafka's hash of each key, as the Java client has it."""
-    items = list(keys)
-    lengths = np.fromiter(map(len, items), np.int64, len(items))
-    order = np.argsort(lengths, kind="stable")
-    data = np.frombuffer(b"".join([items[i] for i in order]), np.uint8)
-    hashes = np.empty(len(items), np.uint32)
-    start = 0
+    Args:
+        keys: BINARY, none of them null.
+    """
+    hashes = np.empty(len(keys), np.uint32)
+    if not len(keys):
+        return hashes.view(np.int32)
+    offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
+    lengths = np.diff(offsets)
     # Keys of one length are one table: its columns are worked through, whatever the number of rows.
-    for length, count in zip(*np.unique(lengths, return_counts=True), strict=True):
-        rows = order[:count]
-        order = order[count:]
-        hashes[rows] = _murmur2(data[start : start + length * count].reshape(count, length), int(length))
-        start += length * count
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        hashes[rows] = _murmur2(data[offsets[rows][:, None] + np.arange(length)], int(length))
     return hashes.view(np.int32)
 
 

@@ -84,19 +84,19 @@ def load(kind: str | None, name: str | None, folder: Path | None = None) -> Part
     return Partitioner(CUSTOM, name, function)
 
 
-def place(records: DataFrame, partitioner: Partitioner, partitions: int, producer_decides: bool = True) -> DataFrame:
-    """Fill the column `partition` where it is null.
+def place(records: DataFrame, partitioner: Partitioner, partitions: int) -> DataFrame:
+    """Fill the column `partition` where it is null; Kafka's default partitioner leaves that to the sink.
 
     Args:
         partitions: of the topic.
-        producer_decides: leave it null for Kafka's default partitioner, which the sink's producer knows.
 
     Raises:
         DeliveryError: a custom function failed or named a partition that there isn't. Nothing was written.
     """
     if partitioner.kind == CUSTOM:
         return _place_by_function(records, partitioner, partitions)
-    if partitioner.kind == DEFAULT and producer_decides:
+    if partitioner.kind == DEFAULT:
+        # Every sink knows it.
         return records
     return records.withColumn("partition", F.coalesce("partition", _new(partitioner.kind, partitions)))
 
@@ -105,11 +105,7 @@ def _new(kind: str, partitions: int) -> Column:
     task = F.spark_partition_id()
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << TASK_BITS) - 1))
     in_turn = ((task + row) % partitions).cast("int")
-    if kind == ROUND_ROBIN:
-        return in_turn
-    if kind == FIXED:
-        return task % partitions
-    return F.coalesce(_vectorized(_default(partitions), "key"), in_turn)
+    return in_turn if kind == ROUND_ROBIN else task % partitions
 
 
 def _vectorized(function: Any, *columns: str) -> Column:
@@ -119,20 +115,6 @@ def _vectorized(function: Any, *columns: str) -> Column:
     names = [*function.__code__.co_varnames[: function.__code__.co_argcount], "return"]
     function.__annotations__ = dict.fromkeys(names, pd.Series)
     return F.pandas_udf(function, "int")(*columns)  # type: ignore[call-overload]
-
-
-def _default(partitions: int) -> Callable[[pd.Series], pd.Series]:
-    import pandas as pd
-
-    from dbt.adapters.upsert_kafka.murmur2 import murmur2
-
-    def default(keys: pd.Series) -> pd.Series:
-        known = keys.notna()
-        placed = pd.Series(pd.NA, index=keys.index, dtype="Int32")
-        placed[known] = (murmur2(keys[known]) & 0x7FFFFFFF) % partitions
-        return placed
-
-    return default
 
 
 def _place_by_function(records: DataFrame, partitioner: Partitioner, partitions: int) -> DataFrame:

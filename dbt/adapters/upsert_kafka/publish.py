@@ -177,7 +177,7 @@ def deliver(records: DataFrame, partitioner: Partitioner, topic: Topic, request:
         sink = _transaction_sink(options.sink_parallelism)
     else:
         sink = SparkSink("none" if options.sink_delivery_guarantee == "none" else "at-least-once", options.sink_parallelism)
-    placed = partitioners.place(records, partitioner, topic.partitions, producer_decides=request.transactional_id is None)
+    placed = partitioners.place(records, partitioner, topic.partitions)
     target = Target(topic.name, topic.partitions, request.kafka, request.transactional_id)
     return replace(sink.deliver(placed, target), records=messages)
 

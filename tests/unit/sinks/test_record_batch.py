@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from dbt.adapters.upsert_kafka.sinks.record_batch import Encoder, Identity, sizes, split
+from dbt.adapters.upsert_kafka.sinks.record_batch import Encoder, Identity, sizes, split, stamp
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOW = 1_700_000_000_000
@@ -22,7 +22,7 @@ rows = st.lists(st.tuples(payloads, payloads, headers, times), min_size=1, max_s
 
 
 def read(batch: bytes) -> Any:
-    found = MemoryRecords(batch).next_batch()
+    found = MemoryRecords(stamp(batch, Identity("id", 7, 3), 11)).next_batch()
     assert found.validate_crc()
     return found
 
@@ -36,8 +36,7 @@ def array_of_headers(items: list[Any]) -> pa.Array:
 @given(rows=rows, compression=st.sampled_from(["none", "gzip", "lz4"]), timed=st.booleans(), headed=st.booleans())
 def test_reader_gets_back_every_record(rows: list[Any], compression: str, timed: bool, headed: bool) -> None:
     keys, values, heads, stamps = ([row[i] for row in rows] for i in range(4))
-    batch = Encoder(Identity("id", 7, 3), compression).encode(
-        11,
+    batch = Encoder(compression).encode(
         pa.array(stamps, pa.int64()) if timed else NOW,
         pa.array(keys, pa.binary()),
         pa.array(values, pa.binary()),
@@ -53,7 +52,7 @@ def test_slices_of_columns_are_written_as_such() -> None:
     keys = pa.array([b"a", b"b", None, b"d"], pa.binary())
     values = pa.array([b"1", None, b"3", b"4"], pa.binary())
     heads = array_of_headers([[("h", b"1")], [("h", b"2"), ("i", None)], None, []])
-    batch = Encoder(Identity("id", 1, 0), "none").encode(0, NOW, keys.slice(1, 2), values.slice(1, 2), heads.slice(1, 2))
+    batch = Encoder("none").encode(NOW, keys.slice(1, 2), values.slice(1, 2), heads.slice(1, 2))
     assert [(r.key, r.value, list(r.headers)) for r in read(batch)] == [
         (b"b", None, [("h", b"2"), ("i", None)]),
         (None, b"3", []),
@@ -62,25 +61,24 @@ def test_slices_of_columns_are_written_as_such() -> None:
 
 def test_what_does_not_shrink_is_sent_as_it_is() -> None:
     noise = np.random.default_rng(1).bytes(100)
-    batch = Encoder(Identity("id", 1, 0), "lz4").encode(0, NOW, pa.array([noise], pa.binary()), pa.array([None], pa.binary()))
+    batch = Encoder("lz4").encode(NOW, pa.array([noise], pa.binary()), pa.array([None], pa.binary()))
     assert read(batch).compression_type == 0
 
 
 @pytest.mark.parametrize(
-    ("limit", "first", "ranges"),
+    ("limit", "ranges"),
     [
-        (100, None, [(0, 3), (3, 4), (4, 5)]),
-        (1000, None, [(0, 5)]),
-        (1000, 2, [(0, 2), (2, 5)]),
-        (1, None, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
+        (100, [(0, 3), (3, 4), (4, 5)]),
+        (1000, [(0, 5)]),
+        (1, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
     ],
 )
-def test_split_keeps_to_the_limit_but_never_cuts_a_record(limit: int, first: int | None, ranges: list[tuple[int, int]]) -> None:
-    assert list(split(np.array([30, 30, 40, 90, 500]), limit, first)) == ranges
+def test_split_keeps_to_the_limit_but_never_cuts_a_record(limit: int, ranges: list[tuple[int, int]]) -> None:
+    assert list(split(np.array([30, 30, 40, 90, 500]), limit)) == ranges
 
 
 def test_sizes_are_no_less_than_the_bytes_written() -> None:
     keys, values = pa.array([b"k" * 70, None], pa.binary()), pa.array([None, b"v" * 300], pa.binary())
     heads = array_of_headers([[("name", b"value" * 30)], None])
-    batch = Encoder(Identity("id", 1, 0), "none").encode(0, pa.array([5, 2**41]), keys, values, heads)
+    batch = Encoder("none").encode(pa.array([5, 2**41]), keys, values, heads)
     assert sizes(keys, values, heads).sum() >= len(batch) - 61

@@ -6,21 +6,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+from kafka.record.memory_records import MemoryRecords
 from pyspark import cloudpickle
 
-from dbt.adapters.upsert_kafka.partitioners import Partitioner, _by_function, _default
+from dbt.adapters.upsert_kafka.partitioners import Partitioner, _by_function
 from dbt.adapters.upsert_kafka.sinks import transaction
 from dbt.adapters.upsert_kafka.sinks.record_batch import Identity
-from dbt.adapters.upsert_kafka.sinks.task import Assignment, writer
+from dbt.adapters.upsert_kafka.sinks.task import Assignment, encoder, places, writer
 
-ASSIGNMENT = Assignment(Identity("id", 1, 0), "topic", {"sasl_plain_password": "sesame"}, 30, 1000, "lz4")
+ASSIGNMENT = Assignment(Identity("id", 1, 0), "topic", {"sasl_plain_password": "sesame"}, 30)
+# Where Java's producer puts these keys in seven partitions.
+IN_SEVEN = {b"": 2, b"a": 5, b"ab": 0, b"abc": 4, b"foobar": 0, b'{"user_id":1}': 6}
 LOAD = """
 import pickle, sys
-function = pickle.load(open(sys.argv[1], "rb"))
-try:
-    print(next(function(iter([])), "nothing"))
-except Exception as error:
-    print(type(error).__name__)
+for function in pickle.load(open(sys.argv[1], "rb")):
+    try:
+        print(next(function(iter([])), "nothing"))
+    except Exception as error:
+        print(type(error).__name__)
 print([name for name in sys.modules if name.startswith("dbt")])
 """
 
@@ -28,20 +32,43 @@ print([name for name in sys.modules if name.startswith("dbt")])
 def test_workers_need_no_package_of_ours(tmp_path: Path) -> None:
     assert transaction.ATTEMPTS  # importing it is what makes functions travel by value
     file = tmp_path / "function"
-    file.write_bytes(cloudpickle.dumps(writer(ASSIGNMENT)))
+    file.write_bytes(cloudpickle.dumps([encoder(3, 1000, "lz4"), writer(ASSIGNMENT)]))
     # -I: neither PYTHONPATH nor the current folder.
     loaded = subprocess.run([sys.executable, "-I", "-c", LOAD, file], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert loaded.stdout.splitlines() == ["SecondAttemptError", "[]"]
+    assert loaded.stdout.splitlines() == ["nothing", "SecondAttemptError", "[]"]
 
 
 def test_partitioners_need_no_package_of_ours_on_workers(tmp_path: Path) -> None:
-    functions = [_default(3), _by_function("name", len, 3)]
+    functions = [_by_function("name", len, 3)]
     assert Partitioner().kind == "default"
     file = tmp_path / "functions"
     file.write_bytes(cloudpickle.dumps(functions))
     code = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb')); print([n for n in sys.modules if n.startswith('dbt')])"
     loaded = subprocess.run([sys.executable, "-I", "-c", code, file], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert loaded.stdout.strip() == "[]"
+
+
+def test_records_are_placed_as_by_the_java_client() -> None:
+    keys = {"key": pa.array(IN_SEVEN, pa.binary()), "partition": pa.nulls(len(IN_SEVEN), pa.int32())}
+    assert list(places(pa.table(keys), 7)) == list(IN_SEVEN.values())
+
+
+def test_records_that_have_a_place_keep_it_and_those_without_a_key_take_turns() -> None:
+    keys, given = [None, b"a", None, b"a"], [None, 3, 6, None]
+    table = pa.table({"key": pa.array(keys, pa.binary()), "partition": pa.array(given, pa.int32())})
+    assert list(places(table, 7, row=13)) == [6, 3, 6, 5]
+
+
+def test_encoded_batches_hold_every_row_once_and_in_order() -> None:
+    keys = [b"k%d" % i for i in range(1000)]
+    values, given = pa.array([b"v" * i for i in range(1000)], pa.binary()), pa.array([i % 3 for i in range(1000)], pa.int32())
+    table = pa.table({"key": pa.array(keys, pa.binary()), "value": values, "partition": given})
+    made = [row for batch in encoder(3, 20_000, "lz4")(table.to_batches(max_chunksize=300)) for row in batch.to_pylist()]
+    assert [row["number"] for row in made] == list(range(len(made))) and len(made) > 10
+    for partition in range(3):
+        batches = [MemoryRecords(row["batch"]).next_batch() for row in made if row["partition"] == partition]
+        assert [r.key for batch in batches for r in batch] == keys[partition::3]
+    assert sum(row["records"] for row in made) == 1000
 
 
 def test_an_assignment_shows_no_password() -> None:

@@ -17,7 +17,8 @@ from kafka.record.util import calc_crc32c
 
 HEADER = ">qiibIhiqqqhii"
 HEADER_BYTES = struct.calcsize(HEADER)
-AFTER_LENGTH, AFTER_CRC = 12, 21
+AFTER_LENGTH, AFTER_CRC, PRODUCER = 12, 21, 43
+NOBODY = (-1, -1, -1)
 MAGIC, TRANSACTIONAL = 2, 0x10
 SMALL = 1 << 15
 MOST_OVERHEAD = 40
@@ -38,24 +39,20 @@ class Identity:
 
 
 class Encoder:
-    """Builds the batches of one transaction.
+    """Builds the batches of a transaction, to be stamped by who writes them.
 
     Args:
         compression: Kafka's name of it.
     """
 
-    def __init__(self, identity: Identity, compression: str) -> None:
-        self._identity = identity
+    def __init__(self, compression: str) -> None:
         self._codec, self._compress = CODECS[compression]
         self._varints = _Varints()
 
-    def encode(
-        self, sequence: int, timestamps: int | pa.Array, keys: pa.Array, values: pa.Array, headers: pa.Array | None = None
-    ) -> bytes:
-        """Build a transactional batch.
+    def encode(self, timestamps: int | pa.Array, keys: pa.Array, values: pa.Array, headers: pa.Array | None = None) -> bytes:
+        """Build a transactional batch of nobody's.
 
         Args:
-            sequence: of the first record in its partition.
             timestamps: milliseconds, one for all records or one for each.
             keys, values: BINARY, null allowed.
             headers: list of struct of key and value, or None.
@@ -85,15 +82,24 @@ class Encoder:
             body = compressed
         else:
             codec = 0
-        batch = bytearray(HEADER_BYTES + len(body))
-        batch[HEADER_BYTES:] = body
-        struct.pack_into(
-            HEADER, batch, 0,
-            0, len(batch) - AFTER_LENGTH, -1, MAGIC, 0, codec | TRANSACTIONAL, count - 1, first_time, last_time,
-            self._identity.producer_id, self._identity.epoch, sequence, count,
+        header = struct.pack(
+            HEADER,
+            0, HEADER_BYTES + len(body) - AFTER_LENGTH, -1, MAGIC, 0, codec | TRANSACTIONAL, count - 1, first_time, last_time,
+            *NOBODY, count,
         )  # fmt: skip
-        struct.pack_into(">I", batch, AFTER_CRC - 4, calc_crc32c(memoryview(batch)[AFTER_CRC:]))
-        return bytes(batch)
+        return header + body
+
+
+def stamp(batch: bytes | pa.Buffer, identity: Identity, sequence: int) -> bytes:
+    """Make a batch that of a producer.
+
+    Args:
+        sequence: of the first record in its partition.
+    """
+    stamped = bytearray(batch)
+    struct.pack_into(">qhi", stamped, PRODUCER, identity.producer_id, identity.epoch, sequence)
+    struct.pack_into(">I", stamped, AFTER_CRC - 4, calc_crc32c(memoryview(stamped)[AFTER_CRC:]))
+    return bytes(stamped)
 
 
 class _Varints:
@@ -109,15 +115,13 @@ class _Varints:
         return self._encoded.take(pa.array(place)), self._width[place]
 
 
-def split(sizes: np.ndarray, limit: int, first: int | None = None) -> Iterator[tuple[int, int]]:
-    """Cut records into ranges of at most `limit` bytes, and the first range to at most `first` records."""
+def split(sizes: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
+    """Cut records into ranges of at most `limit` bytes."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):
         base = ends[start - 1] if start else 0
         end = max(start + 1, int(np.searchsorted(ends, base + limit, "right")))
-        if first is not None:
-            end, first = min(end, start + first), None
         yield start, end
         start = end
 

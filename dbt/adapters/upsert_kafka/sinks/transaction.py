@@ -1,14 +1,16 @@
 """Delivery in one Kafka transaction: `exactly-once`.
 
-The driver opens the transaction, every Spark task writes with its producer id to partitions that it alone owns, the driver
-commits: one decision, after which readers with `read_committed` see all of it or nothing. No record passes through the driver.
-Which records, and to which partition each goes, was decided before.
+Spark's tasks make record batches of the records and keep them. Then the driver opens the transaction, every task writes with its
+producer id to partitions that it alone owns, the driver commits: one decision, after which readers with `read_committed` see all
+of it or nothing. No record passes through the driver.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -19,7 +21,7 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka import oauth, tls, topics
+from dbt.adapters.upsert_kafka import murmur2, oauth, tls, topics
 from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError, lacks
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, protocol, record_batch, task
 from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS, first_line, reason
@@ -37,6 +39,7 @@ DEFAULTS = {
 }
 ATTEMPTS = 3
 VISIBLE_SECONDS = 30
+ARROW_ROWS, BATCHES_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch", 32
 # Signs of a task that was lost or repeated, not refused: the same write with a new epoch may succeed.
 AGAIN = re.compile(
     "SecondAttemptError|OutOfOrderSequence|UnknownProducerId|TransactionAbortable"
@@ -51,7 +54,7 @@ NOT_ABORTED = (
 )
 
 # A cluster's workers need not have this package.
-for module in (record_batch, protocol, task, tls, oauth):
+for module in (murmur2, record_batch, protocol, task, tls, oauth):
     cloudpickle.register_pickle_by_value(module)
 
 
@@ -80,9 +83,13 @@ class TransactionSink(Sink):
             run.open(client)
 
     def deliver(self, records: DataFrame, target: Target) -> Delivery:
+        batches: DataFrame | None = None
         for attempt in range(1, ATTEMPTS + 1):
+            run = self._run(target)
             try:
-                return self._run(target).deliver(records)
+                if batches is None:
+                    batches = run.encode(records)
+                return run.deliver(batches)
             except _AgainError as again:
                 logger.debug(f"Topic '{target.topic}': write {attempt} of {ATTEMPTS} was aborted: {again}")
                 last = again
@@ -112,11 +119,25 @@ class _Run:
         self._patience = int(_property(target, "delivery.timeout.ms")) / 1000
         self._started = time.monotonic()
 
-    def deliver(self, records: DataFrame) -> Delivery:
+    def encode(self, records: DataFrame) -> DataFrame:
+        """Make the batches now and keep them: the transaction is open only while bytes flow, and a second try sends the same."""
+        columns = [name for name in ("key", "value", "partition", "headers", "timestamp") if name in records.columns]
+        if "seq" in records.columns:
+            # Records of a key become batches of one task, which are written in its order.
+            records = records.repartition("key").sortWithinPartitions("seq")
+        encode = task.encoder(self._target.partitions, self._limits.batch_bytes, _property(self._target, "compression.type"))
+        try:
+            return records.select(*columns).mapInArrow(encode, task.BATCHES).localCheckpoint(eager=True)
+        except SPARK_ERRORS as error:
+            if AGAIN.search(str(error)):
+                raise _AgainError(first_line(error)) from None
+            raise self._error(error, "Nothing was written.") from None
+
+    def deliver(self, batches: DataFrame) -> Delivery:
         with self.client() as client:
             identity = self.open(client)
             try:
-                reports = self._write(records, identity)
+                reports = self._write(batches, identity)
             except BaseException as error:
                 # Also for Ctrl-C: a transaction left open would hold back the topic's readers until it times out.
                 self._fail(identity, error)
@@ -144,22 +165,13 @@ class _Run:
         except KafkaError as error:
             raise self._error(error, "Nothing was written.") from None
 
-    def _write(self, records: DataFrame, identity: Identity) -> list[Row]:
-        assignment = task.Assignment(
-            identity=identity,
-            topic=self._target.topic,
-            arguments=self._arguments,
-            patience=self._patience,
-            batch_bytes=self._limits.batch_bytes,
-            compression=_property(self._target, "compression.type"),
-        )
-        spark = records.sparkSession
+    def _write(self, batches: DataFrame, identity: Identity) -> list[Row]:
+        spark = batches.sparkSession
         tasks = min(self._target.partitions, self._parallelism or _slots(spark))
-        columns = [name for name in ("key", "value", "partition", "headers", "timestamp") if name in records.columns]
-        owned = records.repartition(tasks, _owner(spark, tasks))
-        if "seq" in records.columns:
-            owned = owned.sortWithinPartitions("seq")
-        return owned.select(*columns).mapInArrow(task.writer(assignment), task.REPORT).collect()
+        owned = batches.repartition(tasks, _owner(spark, tasks)).sortWithinPartitions("task", "number")
+        assignment = task.Assignment(identity, self._target.topic, self._arguments, self._patience)
+        with _few_rows_at_a_time(spark):
+            return owned.mapInArrow(task.writer(assignment), task.REPORT).collect()
 
     def _fail(self, identity: Identity, error: BaseException) -> NoReturn:
         """Abort, and say why."""
@@ -229,6 +241,17 @@ class _Run:
         else:
             why = reason(text, self._target.kafka.bootstrap_servers) or first_line(error)
         return DeliveryError(f"Topic '{self._target.topic}': {why}. {state}")
+
+
+@contextmanager
+def _few_rows_at_a_time(spark: SparkSession) -> Iterator[None]:
+    """Rows that are batches are large: Spark's number of rows for a Python worker would be gigabytes."""
+    before = spark.conf.get(ARROW_ROWS)
+    spark.conf.set(ARROW_ROWS, str(BATCHES_AT_ONCE))
+    try:
+        yield
+    finally:
+        spark.conf.set(ARROW_ROWS, before or "")
 
 
 def _slots(spark: SparkSession) -> int:
