@@ -13,6 +13,9 @@ from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
 from dbt.adapters.upsert_kafka.partitioners import Partitioner, load, place
 
 
+NO_FUNCTION: dict[str, int] = {}
+
+
 def by_length(key: bytes | None, value: bytes | None, partitions: int) -> int:
     return len(key or b"") % partitions
 
