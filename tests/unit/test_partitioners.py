@@ -12,7 +12,6 @@ from dbt.adapters.upsert_kafka import partitioners
 from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
 from dbt.adapters.upsert_kafka.partitioners import Partitioner, load, place
 
-
 NO_FUNCTION: dict[str, int] = {}
 
 
@@ -96,7 +95,7 @@ def test_custom_function_with_a_bad_answer_is_an_error_that_names_the_key(
         ("no_such_module.function", r"sink_partitioner_class 'no_such_module.function' can't be imported \(ModuleNotFoundError"),
         (f"{__name__}.no_such_function", r"can't be imported \(AttributeError"),
         ("function", r"can't be imported \(ValueError"),
-        (f"{__name__}.JAVA", r"is a dict, not a function\(key, value, partitions\)"),
+        (f"{__name__}.NO_FUNCTION", r"is a dict, not a function\(key, value, partitions\)"),
     ],
 )
 def test_custom_function_that_is_not_there_is_an_error_of_the_options(name: str, message: str) -> None:
