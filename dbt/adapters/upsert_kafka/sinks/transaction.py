@@ -134,6 +134,7 @@ class _Run:
             raise self._error(error, "Nothing was written.") from None
 
     def deliver(self, batches: DataFrame) -> Delivery:
+        self._started = time.monotonic()
         with self.client() as client:
             identity = self.open(client)
             try:
