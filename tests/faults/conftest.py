@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.faults.scene import Scene
 from tests.services import Cluster
 
-FAULT_BROKER = {
+SWIFT = {
     # Transactions that are over their time are found within this, not within ten seconds.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     # A killed broker may come back this soon.
@@ -18,6 +18,8 @@ FAULT_BROKER = {
     "broker.heartbeat.interval.ms": "500",
     # A quota counts the last two seconds, so a fast write does not throttle the slow one that a later test starts.
     "quota.window.num": "2",
+}
+AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
@@ -25,7 +27,7 @@ FAULT_BROKER = {
 
 @pytest.fixture(scope="session")
 def fault_cluster() -> Iterator[Cluster]:
-    with Cluster(properties=FAULT_BROKER) as cluster:
+    with Cluster(properties={**SWIFT, **AUTHORIZED}) as cluster:
         yield cluster
 
 

@@ -57,7 +57,8 @@ class Scene:
         self.create(config)
 
     def create(self, config: Mapping[str, str] | None) -> None:
-        spec = {"num_partitions": self.partitions, "replication_factor": min(3, len(self.cluster.brokers)), "configs": config}
+        replicas = min(3, len(self.cluster.brokers))
+        spec = {"num_partitions": self.partitions, "replication_factor": replicas, "configs": dict(config or {})}
         self.admin.create_topics({self.topic: spec}, wait_for_metadata=True)
 
     def recreate(self, config: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.conftest import FAULT_BROKER
+from tests.faults.conftest import SWIFT
 from tests.faults.scene import Scene, wait_for
 from tests.faults.test_refusals import SOON, both, refused
 from tests.services import Cluster
@@ -17,7 +17,7 @@ MANY = 1_000_000
 
 @pytest.fixture(scope="module")
 def three_brokers() -> Iterator[Cluster]:
-    with Cluster(brokers=3, properties=FAULT_BROKER) as cluster:
+    with Cluster(brokers=3, properties=SWIFT) as cluster:
         yield cluster
 
 
