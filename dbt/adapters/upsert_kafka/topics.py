@@ -121,6 +121,13 @@ def config(admin: KafkaAdminClient, name: str) -> dict[str, str]:
     return {key: entry["value"] for key, entry in found["topic"][name].items()}
 
 
+def lacks_replicas(admin: KafkaAdminClient, name: str) -> bool:
+    """Whether a partition has fewer replicas in sync than a write with acks=all needs."""
+    [found] = admin.describe_topics([name])
+    needed = int(config(admin, name).get("min.insync.replicas", 1))
+    return any(len(partition["isr_nodes"]) < needed for partition in found["partitions"])
+
+
 def largest_message(admin: KafkaAdminClient, name: str, wanted: Wanted | None = None) -> int:
     """Bytes that the topic allows a message to have; Kafka's default where that may not be asked.
 

@@ -75,9 +75,9 @@ class SparkSink(Sink):
             except SPARK_ERRORS as error:
                 logger.debug(f"Writing topic '{target.topic}' failed: {error}")
                 why = reason(str(error), target.kafka.bootstrap_servers) or first_line(error)
-                if _is_gone(admin, target.topic):
-                    # Java's producer only says that its time is over.
-                    why = REASONS["UnknownTopicOrPartition"]
+                # Java's producer only says that its time is over, where the topic tells why.
+                if cause := _cause(admin, target.topic):
+                    why = REASONS[cause]
                 raise DeliveryError(
                     f"Topic '{target.topic}': {why}. A part of the changes may have been written; the next run completes them."
                 ) from None
@@ -111,8 +111,11 @@ def check_size(model: str, largest: int, allowed: int, properties: Mapping[str, 
         )
 
 
-def _is_gone(admin: KafkaAdminClient, topic: str) -> bool:
+def _cause(admin: KafkaAdminClient, topic: str) -> str | None:
+    """What the topic's state says about a write that failed."""
     try:
-        return topics.describe(admin, topic) is None
+        if topics.describe(admin, topic) is None:
+            return "UnknownTopicOrPartition"
+        return "NotEnoughReplicas" if topics.lacks_replicas(admin, topic) else None
     except (KafkaError, UpsertKafkaError):
-        return False
+        return None
