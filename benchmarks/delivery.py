@@ -74,7 +74,8 @@ def _measure(ways: dict[str, Callable[[str], object]], rounds: int, servers: str
     for number in range(rounds + 1):
         for way, write in ways.items():
             topic = f"{way}-{number}"
-            admin.create_topics({topic: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
+            spec = {"num_partitions": PARTITIONS, "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}
+            admin.create_topics({topic: spec}, wait_for_metadata=True)
             start = time.perf_counter()
             write(topic)
             seconds = time.perf_counter() - start
