@@ -42,7 +42,8 @@ class Table:
 
     def publish(self, rows: Rows | DataFrame | str, columns: str | None = None, **config: Any) -> Any:
         """Publish rows, a DataFrame or a SELECT; keywords are options, or what a dbt command would say."""
-        request = {name: config.pop(name) for name in ("full_refresh", "mode", "registry", "on_schema_change") if name in config}
+        said = ("full_refresh", "mode", "registry", "on_schema_change", "not_null", "project")
+        request = {name: config.pop(name) for name in said if name in config}
         settings = {**self.options, **config}
         parsed = options.parse(self.materialization, "users", {"materialized": self.materialization, **settings})
         relation = UpsertKafkaRelation.create(schema=self.schema, identifier="users", type=RelationType.View)

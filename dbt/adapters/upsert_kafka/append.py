@@ -12,7 +12,7 @@ from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka import publish, topics
+from dbt.adapters.upsert_kafka import contracts, publish, topics
 from dbt.adapters.upsert_kafka.changes import PARTITION
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.publish import Delivered, Request
@@ -43,7 +43,8 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         publish.expose(spark, layout, request)
         return Appended(_message="checked, nothing appended", topic=request.topic)
     seen = Observation()
-    encoded = layout.encode(rows, request.options).observe(
+    broken = contracts.NullCount(request.not_null)
+    encoded = layout.encode(broken.watch(rows), request.options).observe(
         seen,
         F.count_if(~F.col(NULL_KEY)).alias("rows"),
         F.count_if(NULL_KEY).alias("nulls"),
@@ -51,6 +52,8 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     )
     computed = encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)).localCheckpoint(eager=True)
     count, nulls = seen.get["rows"], seen.get["nulls"]
+    if broken.reasons():
+        raise GuardError("\n".join(f"{request.model}: {reason}" for reason in broken.reasons()) + "\nNothing was written.")
     if nulls and request.options.on_null_key != "drop":
         raise GuardError(
             f"{request.model}: {nulls} rows have NULL in a column of unique_key ({', '.join(request.options.unique_key)}); "
@@ -61,6 +64,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     with request.kafka.admin() as admin:
         topic = topics.describe(admin, request.topic)
         publish.check_size(admin, topic, seen.get["largest"] or 0, request)
+        made = topic is None
         if topic is None:
             topic = topics.create(admin, request.topic, request.wanted)
         else:
@@ -71,5 +75,5 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     if count:
         unplaced = computed.withColumn(PARTITION, F.lit(None).cast("int"))
         delivered = publish.described(publish.deliver(unplaced, partitioner, topic, request, count))
-    publish.expose(spark, layout, request)
+    publish.expose(spark, layout, request, made)
     return Appended(_message=f"+{count}", rows_affected=count, topic=request.topic, appended=count, dropped=nulls, **delivered)

@@ -39,6 +39,9 @@ _DENIED = re.compile(r"TopicAuthorizationException: Not authorized to access top
 
 CANCEL_PAUSE = 0.2
 
+# What Delta's statements answer with.
+AFFECTED = "num_affected_rows"
+
 Description = Sequence[tuple[str, str, None, None, None, None, bool]]
 
 
@@ -52,6 +55,7 @@ class SessionHandle:
         self._spark: SparkSession | None = None
         self._frame: DataFrame | None = None
         self._rows: Iterator[Row] | None = None
+        self._fetched_rows: int | None = None
 
     @property
     def spark(self) -> SparkSession:
@@ -67,7 +71,7 @@ class SessionHandle:
         return self._spark
 
     def cursor(self) -> SessionHandle:
-        self._frame, self._rows = None, None
+        self._frame, self._rows, self._fetched_rows = None, None, None
         return self
 
     def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
@@ -76,12 +80,19 @@ class SessionHandle:
         *first, last = split_statements(sql)
         for statement in first:
             self.spark.sql(statement).collect()
-        self._frame, self._rows = self.spark.sql(last), None
+        self._frame, self._rows, self._fetched_rows = self.spark.sql(last), None, None
 
     def run(self) -> None:
         """Run a query whose rows nobody fetches; commands have run already."""
-        if self._frame is not None and self._frame.columns:
+        if self._frame is not None and self._frame.columns and self.rows_affected is None:
             self._frame.write.format("noop").mode("overwrite").save()
+
+    @property
+    def rows_affected(self) -> int | None:
+        """How many rows were fetched, or changed by a statement that tells it, as those of Delta do."""
+        if self._fetched_rows is None and self._frame is not None and AFFECTED in self._frame.columns:
+            self._fetched_rows = sum(row[AFFECTED] or 0 for row in self._frame.collect())
+        return self._fetched_rows
 
     @property
     def description(self) -> Description:
@@ -90,12 +101,12 @@ class SessionHandle:
         return [(f.name, f.dataType.simpleString(), None, None, None, None, f.nullable) for f in self._frame.schema.fields]
 
     def fetchall(self) -> list[Row]:
-        return list(self._fetched())
+        return self._counted(list(self._fetched()))
 
     def fetchmany(self, size: int) -> list[Row]:
         if self._rows is None and self._frame is not None:
             self._rows = iter(self._frame.take(size))
-        return [row for _, row in zip(range(size), self._fetched(), strict=False)]
+        return self._counted([row for _, row in zip(range(size), self._fetched(), strict=False)])
 
     def fetchone(self) -> Row | None:
         return next(self._fetched(), None)
@@ -118,6 +129,10 @@ class SessionHandle:
 
     def close(self) -> None:
         self._frame, self._rows, self._spark = None, None, None
+
+    def _counted(self, rows: list[Row]) -> list[Row]:
+        self._fetched_rows = len(rows)
+        return rows
 
     def _fetched(self) -> Iterator[Row]:
         if self._rows is None:
@@ -183,6 +198,15 @@ class UpsertKafkaConnectionManager(SparkConnectionManager):
                 return self.get_response(cursor), table
             cursor.run()
             return self.get_response(cursor), empty_table()
+
+    @classmethod
+    def get_response(cls, cursor: SessionHandle) -> AdapterResponse:
+        return AdapterResponse(_message="OK", rows_affected=cursor.rows_affected)
+
+    @classmethod
+    def data_type_code_to_name(cls, type_code: Any) -> str:
+        # As everywhere in dbt, a contract does not compare a decimal's digits.
+        return re.sub(r"^decimal\(.*\)$", "decimal", str(type_code))
 
     def cancel(self, connection: Connection) -> None:
         if connection.handle is not None:

@@ -19,6 +19,7 @@ from dbt.adapters.upsert_kafka import kafka_properties
 EMBEDDED = "embedded"
 SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 MAPPINGS = ("spark", "kafka", "schema_registry", "topic_defaults")
+FILE_FORMATS = ("parquet", "orc", "delta")
 TOPIC_DEFAULTS = ("partitions", "replication_factor", "config")
 # dbt itself puts these into a profile's target.
 DBT_FIELDS = ("type", "threads", "priority")
@@ -49,6 +50,8 @@ class UpsertKafkaCredentials(Credentials):
     """Kafka client properties for every topic, in the spelling of Java's clients."""
     schema_registry: dict[str, Any] = field(default_factory=dict)
     topic_defaults: dict[str, Any] = field(default_factory=dict)
+    file_format: str | None = None
+    """Of tables, incremental models, seeds and snapshots that name none."""
 
     # Not the profile's, so no field of it: the adapter says it.
     project_root: ClassVar[Path | None] = None
@@ -62,7 +65,7 @@ class UpsertKafkaCredentials(Credentials):
         return self.bootstrap_servers
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("schema", "bootstrap_servers", "master", "remote", "jars")
+        return ("schema", "bootstrap_servers", "master", "remote", "jars", "file_format")
 
     @property
     def state_dir(self) -> Path:
@@ -110,6 +113,8 @@ def _problems(data: dict[str, Any]) -> list[str]:
         problems.append(f"'bootstrap_servers' is '{servers}': must be '{EMBEDDED}' or a list host:port,host:port")
     if data.get("master") and data.get("remote"):
         problems.append("'master' and 'remote' exclude each other: 'remote' is a Spark Connect server, remove one of them")
+    if data.get("file_format") not in (None, *FILE_FORMATS):
+        problems.append(f"'file_format' is {data['file_format']!r}: must be one of {', '.join(FILE_FORMATS)}")
     if isinstance(data.get("remote"), str) and not data["remote"].startswith("sc://"):
         problems.append(f"'remote' is '{data['remote']}': must begin with sc://")
     for name in MAPPINGS:

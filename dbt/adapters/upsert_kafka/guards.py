@@ -5,7 +5,7 @@ Every reason says how many, shows some, and names the option that would allow it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import functions as F
 
@@ -17,13 +17,16 @@ from dbt.adapters.upsert_kafka.records import KEY, Records
 EXAMPLES = 5
 
 
-def check(model: str, changes: Changes, records: Records, options: ModelOptions) -> list[str]:
+def check(model: str, changes: Changes, records: Records, options: ModelOptions, broken: Sequence[str] = ()) -> list[str]:
     """Refuse the change with every reason at once, or let it pass.
+
+    Args:
+        broken: promises of the model's contract that its rows break.
 
     Returns:
         What is allowed and still worth a warning.
     """
-    reasons = [reason for guard in GUARDS if (reason := guard(changes, records, options))]
+    reasons = [*broken, *(reason for guard in GUARDS if (reason := guard(changes, records, options)))]
     if reasons:
         raise GuardError("\n".join(f"{model}: {reason}" for reason in reasons) + "\nNothing was written; the topic is untouched.")
     return [f"{model}: {warning}" for report in REPORTS if (warning := report(changes, records, options))]

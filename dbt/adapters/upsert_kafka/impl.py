@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterable
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
 
 from dbt.adapters.__about__ import version as base_version
-from dbt.adapters.base.impl import AdapterTrackingRelationInfo
+from dbt.adapters.base.impl import AdapterTrackingRelationInfo, log_code_execution
 from dbt.adapters.base.meta import available
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationConfig
@@ -17,7 +18,21 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.column import SparkColumn
 from dbt.adapters.spark.impl import SparkAdapter
 
-from dbt.adapters.upsert_kafka import append, group_offsets, options, publish, source, topics, views
+from dbt.adapters.upsert_kafka import (
+    append,
+    contracts,
+    documentation,
+    grants,
+    group_offsets,
+    options,
+    orphans,
+    publish,
+    python_models,
+    seeds,
+    source,
+    topics,
+    views,
+)
 from dbt.adapters.upsert_kafka.__version__ import version
 from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
@@ -27,11 +42,25 @@ from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.publish import Publication, Request
 from dbt.adapters.upsert_kafka.records import Records
-from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.relation import TOPIC_SUFFIX, UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.source import Reading
+from dbt.adapters.upsert_kafka.sql import quote_literal
 from dbt.adapters.upsert_kafka.topics import Wanted
 
 logger = AdapterLogger("upsert_kafka")
+
+
+def _parsed(model: dict[str, Any]) -> options.ModelOptions:
+    return options.parse(model["config"]["materialized"], model["name"], contracts.with_key(model))
+
+
+def _comments(model: dict[str, Any]) -> views.Comments:
+    asked = model["config"].get("persist_docs") or {}
+    texts = {name: column.get("description") or "" for name, column in model["columns"].items()}
+    return views.Comments(
+        model.get("description") or "" if asked.get("relation") else "",
+        {name: text for name, text in texts.items() if text} if asked.get("columns") else {},
+    )
 
 
 def _end_as_by_hand() -> None:
@@ -60,10 +89,23 @@ class UpsertKafkaAdapter(SparkAdapter):
             adapter_name="upsert_kafka", base_adapter_version=base_version, adapter_version=version, model_adapter_details={}
         )
 
+    def pre_model_hook(self, config: Any) -> None:
+        """The profile's file_format, for a node that names none; a unique_key on a format that can merge means merge."""
+        self._tell_of_left_topic(config.model)
+        node_config = getattr(config.model, "config", None)
+        file_format = self.config.credentials.file_format
+        if node_config is None or file_format is None:
+            return
+        if node_config.get("file_format") is None:
+            node_config["file_format"] = file_format
+        merges = node_config.get("unique_key") and node_config["file_format"] == "delta"
+        if merges and node_config.get("materialized") == "incremental" and not node_config.get("incremental_strategy"):
+            node_config["incremental_strategy"] = "merge"
+
     @available.parse(lambda *args, **kwargs: None)
     def check_options(self, model: dict[str, Any]) -> options.ModelOptions:
         """Read and check a model's options, before any I/O; warnings are logged."""
-        parsed = options.parse(model["config"]["materialized"], model["name"], model["config"])
+        parsed = _parsed(model)
         for warning in parsed.warnings:
             logger.warning(warning)
         return parsed
@@ -71,7 +113,7 @@ class UpsertKafkaAdapter(SparkAdapter):
     @available.parse(lambda *args, **kwargs: False)
     def is_slice(self, model: dict[str, Any], relation: UpsertKafkaRelation) -> bool:
         """Whether this run's SELECT may be a part of the table: slices are allowed, and the whole was published before."""
-        parsed = options.parse(model["config"]["materialized"], model["name"], model["config"])
+        parsed = _parsed(model)
         appends = parsed.materialization == KAFKA and parsed.update_mode == "append"
         may = appends or parsed.missing_keys == "keep"
         return may and views.state(self._handle().spark, relation).get(views.PUBLISHED) == "True"
@@ -103,17 +145,54 @@ class UpsertKafkaAdapter(SparkAdapter):
                 registry=self.config.credentials.schema_registry,
                 on_schema_change=model["config"].get("on_schema_change") or "ignore",
                 folder=UpsertKafkaCredentials.project_root,
+                not_null=contracts.constraints(model).not_null,
+                comments=_comments(model),
+                project=self.config.project_name,
                 mode="check" if self._is_partial else "preview" if dry_run else "publish",
             )
             appends = parsed.materialization == KAFKA and parsed.update_mode == "append"
             run = append.append if appends else publish.publish
+            spark = handle.spark
+            rows = python_models.rows(spark, model["name"], sql) if model["language"] == "python" else spark.sql(sql)
             try:
-                return run(handle.spark, handle.spark.sql(sql), request)
+                return run(spark, rows, request)
             except DeliveryError as error:
                 if handle.is_cancelled:
                     # dbt does not show the error of a model that was running when it was interrupted.
                     logger.error(error.msg)
                 raise
+
+    @available
+    def quote_literal(self, text: str) -> str:
+        """A string literal for a macro's SQL."""
+        return quote_literal(text)
+
+    @log_code_execution
+    def submit_python_job(self, parsed_model: dict[str, Any], compiled_code: str) -> AdapterResponse:
+        """Run a Python model that becomes a table; see `python_models`."""
+        with self.connections.exception_handler(compiled_code):
+            python_models.run(self._handle().spark, parsed_model["name"], compiled_code)
+        return AdapterResponse(_message="OK")
+
+    @available.parse(lambda *args, **kwargs: None)
+    def load_seed(self, relation: UpsertKafkaRelation, table: Any, types: list[str]) -> None:
+        """Insert a seed's rows; see `seeds`."""
+        with self.connections.exception_handler(f"load {relation}"):
+            seeds.load(self._handle().spark, views.name(relation), table, types)
+
+    @classmethod
+    def convert_integer_type(cls, agate_table: Any, col_idx: int) -> str:
+        return seeds.integer_type(agate_table, col_idx)
+
+    @classmethod
+    def convert_number_type(cls, agate_table: Any, col_idx: int) -> str:
+        found = super().convert_number_type(agate_table, col_idx)
+        return seeds.integer_type(agate_table, col_idx) if found == "bigint" else found
+
+    @classmethod
+    def convert_time_type(cls, agate_table: Any, col_idx: int) -> str:
+        # Spark has no type for a time of day.
+        return "string"
 
     @available.parse(lambda *args, **kwargs: {})
     def avro_schemas(self, model: dict[str, Any], parsed: options.ModelOptions, sql: str, topic: str) -> dict[str, str]:
@@ -126,10 +205,19 @@ class UpsertKafkaAdapter(SparkAdapter):
         # SHOW TABLE EXTENDED tells types as Spark's internals call them, and no nested ones; without it dbt-spark asks DESCRIBE.
         return []
 
+    def _get_columns_for_catalog(self, relation: Any) -> Iterable[dict[str, Any]]:
+        spark = self._handle().spark
+
+        def kafka(servers: str | None) -> KafkaSettings:
+            return KafkaSettings.of(self.config.credentials, servers)
+
+        with self.connections.exception_handler(f"describe {relation}"):
+            return list(documentation.columns(spark, relation, kafka))
+
     @available.parse(lambda *args, **kwargs: "")
     def kafka_topic(self, model: dict[str, Any], relation: UpsertKafkaRelation) -> str:
         """What `kafka_topic()` stands for in the SQL of a kafka_source; see `source.query`."""
-        parsed = options.parse(model["config"]["materialized"], model["name"], model["config"])
+        parsed = _parsed(model)
         return source.query(parsed, self._source_layout(model, parsed), views.name(relation.topic_table))
 
     @available.parse(lambda *args, **kwargs: Reading(_message=""))
@@ -159,6 +247,41 @@ class UpsertKafkaAdapter(SparkAdapter):
                 topics.commit(admin, commit.group, commit.slice.ends())
             logger.info(f"group '{commit.group}' is committed to the end of what {commit.source} read")
 
+    @available.parse(lambda *args, **kwargs: [])
+    def list_topics(self, owned: list[dict[str, Any]]) -> list[str]:
+        """One line per model that writes to a topic."""
+        lines = []
+        for entry in sorted(owned, key=lambda entry: str(entry["node"]["name"])):
+            node, topic = entry["node"], entry["topic"]
+            with self._kafka(_parsed(node)).admin() as admin:
+                found = topics.statistics(admin, topic)
+            lines.append(f"{node['name']}: {documentation.line(topic, found)}")
+        return lines or ["no model of this project writes to a topic"]
+
+    @available.parse(lambda *args, **kwargs: [])
+    def orphan_topics(self, owned: list[dict[str, Any]], graph: dict[str, Any], dry_run: bool) -> list[str]:
+        """One line per topic that earlier runs made and no model owns; without `dry_run` they are deleted, see `orphans`."""
+        spark, project = self._handle().spark, self.config.project_name
+        names = {(node["schema"], node["alias"]) for node in graph["nodes"].values() if node["package_name"] == project}
+        schemas = {schema for schema, _ in names} | {self.config.credentials.schema}
+        lines = []
+        for orphan in list(orphans.find(spark, schemas, project, {entry["topic"] for entry in owned})):
+            lines.append(f"topic '{orphan.topic}': made for {orphan.relation}, which has no model now or another topic")
+            if not dry_run:
+                has_model = (orphan.relation.schema, orphan.relation.identifier) in names
+                with KafkaSettings.of(self.config.credentials, orphan.servers).admin() as admin:
+                    lines.append(orphans.drop(spark, admin, orphan, has_model))
+        return lines or ["no orphans: every topic that this project made has its model"]
+
+    @available.parse(lambda *args, **kwargs: None)
+    def apply_topic_grants(self, model: dict[str, Any], parsed: options.ModelOptions, topic: str) -> None:
+        """Who may read the topic; see `grants`."""
+        principals = grants.check(model["name"], model["config"].get("grants") or {})
+        if principals is not None and not self._is_partial:
+            with self._kafka(parsed).admin() as admin:
+                for warning in grants.apply(admin, topic, principals):
+                    logger.warning(f"{model['name']}: {warning}")
+
     def debug_query(self) -> None:
         credentials = self.config.credentials
         for line in report(self._handle().spark, credentials, KafkaSettings.of(credentials)):
@@ -169,6 +292,19 @@ class UpsertKafkaAdapter(SparkAdapter):
         """Whether --empty or --sample cuts what ref() gives, so that no SELECT is what the topic should hold."""
         arguments = getattr(self.config, "args", None)
         return bool(getattr(arguments, "empty", False)) or getattr(arguments, "sample", None) is not None
+
+    def _tell_of_left_topic(self, node: Any) -> None:
+        """A model that was a topic and is something else now leaves its topic as it is; say so once."""
+        kind = getattr(getattr(node, "config", None), "materialized", None)
+        if kind not in ("view", "table", "incremental"):
+            return
+        existing = self.get_relation(None, node.schema, node.alias)  # type: ignore[arg-type]
+        if isinstance(existing, UpsertKafkaRelation) and f"{node.alias}{TOPIC_SUFFIX}" in (existing.information or ""):
+            topic = views.state(self._handle().spark, existing).get(views.TOPIC)
+            if topic is not None:
+                logger.warning(
+                    f"{node.name}: is a {kind} now; its topic '{topic}' is left as it is (run-operation orphan_topics)"
+                )
 
     def _handle(self) -> SessionHandle:
         return self.connections.get_thread_connection().handle

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dbt.adapters.upsert_kafka import (
     change_events,
     changes,
+    contracts,
     guards,
     partitioners,
     preview,
@@ -63,6 +64,10 @@ class Request:
     relation: UpsertKafkaRelation
     existing: UpsertKafkaRelation | None = None
     """What has the relation's name in the catalog now."""
+    not_null: tuple[str, ...] = ()
+    """Columns that must have no nulls, by the model's contract."""
+    comments: views.Comments = field(default_factory=views.Comments)
+    project: str = ""
     on_schema_change: str = "ignore"
     full_refresh: bool = False
     mode: Mode = "publish"
@@ -135,14 +140,16 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
         if topic is not None:
             _warn(request.model, topics.differences(topic, request.wanted))
         policy = _policy(request, _old_keys_are_foreign(spark, layout, topic, request))
-        change = _compare(spark, rows, layout, topic, policy, request)
-        warnings = guards.check(request.model, change, layout, request.options)
+        nulls = contracts.NullCount(request.not_null)
+        change = _compare(spark, nulls.watch(rows), layout, topic, policy, request)
+        warnings = guards.check(request.model, change, layout, request.options, nulls.reasons())
         check_size(admin, topic, change.largest, request)
         if request.mode == "preview":
             found = scan.read(spark, request.kafka, topic) if topic is not None and not topic.is_empty else None
             for line in preview.lines(change, layout, found):
                 logger.info(f"{request.model}: {line}")
             return _publication("dry run, nothing published: ", request.topic, change)
+        made = topic is None
         if topic is None:
             topic = topics.create(admin, request.topic, request.wanted)
             topics.check_rights(topic, *rights)
@@ -153,7 +160,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     delivery = None
     if change.to_write:
         delivery = deliver(_records(spark, change, layout, topic, request), partitioner, topic, request, change.messages)
-    expose(spark, layout, request)
+    expose(spark, layout, request, made)
     return _publication("", request.topic, change, delivery)
 
 
@@ -253,14 +260,22 @@ def _compare(
     return change
 
 
-def expose(spark: SparkSession, layout: Records, request: Request) -> None:
+def expose(spark: SparkSession, layout: Records, request: Request, made: bool = False) -> None:
     published = request.mode == "publish"
     if request.options.materialization == KAFKA:
         skips = request.options.ignore_parse_errors
         query = f"SELECT * FROM {reading.query(layout, views.name(request.relation.topic_table), per_key=False, skips=skips)}"
     else:
         query = views.last_per_key(request.relation, layout, request.options.ignore_parse_errors)
-    views.expose(spark, request.relation, request.existing, request.topic, request.kafka, layout, published, query)
+    owner = views.Ownership(request.project, request.options.bootstrap_servers, made)
+    former = views.expose(
+        spark, request.relation, request.existing, request.topic, request.kafka, layout, published, query, request.comments, owner
+    )
+    if former is not None:
+        logger.warning(
+            f"{request.model}: publishes to '{request.topic}' now; its former topic '{former}' is left as it is "
+            "(dbt run-operation orphan_topics lists it if this project made it)"
+        )
 
 
 def _moved(warnings: list[str], request: Request) -> None:

@@ -41,6 +41,12 @@ INSIDE_SPARK = (
     "org.slf4j",
     "org.xerial.snappy",
 )
+# `file_format: delta` in a profile needs nothing else.
+DELTA_JARS = [f"io.delta:delta-spark_{SCALA}:4.0.0"]
+DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 METASTORE_SETTINGS = (
     "spark.hadoop.hive.metastore.uris",
     "spark.hadoop.javax.jdo.option.ConnectionURL",
@@ -177,9 +183,12 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
     if not log4j.is_file() or log4j.read_text() != LOG4J:
         log4j.parent.mkdir(parents=True, exist_ok=True)
         log4j.write_text(LOG4J)
+    delta = credentials.file_format == "delta"
     jars = credentials.jars
     if jars is None:
-        jars = [str(jar) for jar in java.fetch_jars("spark-kafka", kafka_jars(version), INSIDE_SPARK)]
+        fetched = java.fetch_jars("spark-kafka", kafka_jars(version), INSIDE_SPARK)
+        fetched += java.fetch_jars("delta", DELTA_JARS, (*INSIDE_SPARK, "org.antlr")) if delta else []
+        jars = [str(jar) for jar in fetched]
     missing = [jar for jar in jars if not Path(jar).is_file()]
     if missing:
         raise UpsertKafkaError(f"jars in your profile name files that are not there: {', '.join(missing)}")
@@ -196,6 +205,7 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
         "spark.sql.catalogImplementation": "hive",
         # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.
         "spark.sql.ansi.enabled": "true",
+        **(DELTA_SETTINGS if delta else {}),
         JVM_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
     }
 

@@ -1,7 +1,7 @@
 """A topic as the cluster knows it: describe, create, compare with what a model asks for.
 
 The one place that talks to the admin API. Leaves to `scan` what is read from a topic, and to `sinks` what is written to it.
-Never deletes or alters a topic.
+Never alters a topic, and deletes one only for the operation that says so.
 """
 
 from __future__ import annotations
@@ -52,6 +52,20 @@ class Topic:
     @property
     def is_empty(self) -> bool:
         return all(self.first[p] >= self.end[p] for p in self.end)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the cluster tells of a topic without reading it."""
+
+    partitions: int
+    records: int
+    """Offsets in use: an upper bound where compaction has been at work."""
+    bytes: int | None
+    """Of all replicas; None where the cluster does not say."""
+    cleanup_policy: str
+    retention_millis: int
+    newest_millis: int | None
 
 
 @dataclass(frozen=True)
@@ -200,6 +214,62 @@ def moved(admin: KafkaAdminClient, topic: Topic) -> list[str]:
         "and the last write of a key wins; run once more when it has ended"
     )
     return [warning]
+
+
+def statistics(admin: KafkaAdminClient, name: str) -> Statistics | None:
+    """The topic in numbers, or None where there is none."""
+    topic = describe(admin, name)
+    if topic is None:
+        return None
+    settings = config(admin, name)
+    newest = admin.list_partition_offsets({TopicPartition(name, p): OffsetSpec.MAX_TIMESTAMP for p in topic.end})
+    millis = [found.timestamp for found in newest.values() if found.timestamp >= 0]
+    return Statistics(
+        partitions=topic.partitions,
+        records=sum(topic.end[p] - topic.first[p] for p in topic.end),
+        bytes=_bytes(admin, topic),
+        cleanup_policy=topic.cleanup_policy,
+        retention_millis=int(settings.get("retention.ms", -1)),
+        newest_millis=max(millis, default=None),
+    )
+
+
+def _bytes(admin: KafkaAdminClient, topic: Topic) -> int | None:
+    try:
+        brokers = admin.describe_log_dirs({topic.name: sorted(topic.end)})
+    except KafkaError:
+        return None
+    found = [t for b in brokers for d in b["log_dirs"] for t in d["topics"] if t["name"] == topic.name]
+    return sum(p["partition_size"] for t in found for p in t["partitions"])
+
+
+def readers(admin: KafkaAdminClient, name: str) -> list[str]:
+    """The consumer groups that have members on the topic now."""
+    groups = [g["group_id"] for g in admin.list_groups() if g["protocol_type"] in ("consumer", "")]
+    described = admin.describe_groups(groups) if groups else {}
+    return sorted(g for g, found in described.items() if any(name in _assigned(m) for m in found["members"]))
+
+
+def _assigned(member: Mapping[str, Any]) -> set[str]:
+    """The topics that a member of a group has partitions of."""
+    assignment = member.get("member_assignment") or {}
+    partitions = assignment.get("assigned_partitions") or () if isinstance(assignment, Mapping) else ()
+    return {p["topic"] for p in partitions}
+
+
+def delete(admin: KafkaAdminClient, name: str) -> bool:
+    """Delete the topic with all it holds.
+
+    Returns:
+        Whether there was one.
+    """
+    try:
+        admin.delete_topics([name])
+    except UnknownTopicOrPartitionError:
+        return False
+    except KafkaError as error:
+        raise UpsertKafkaError(f"topic '{name}' could not be deleted: {_shown(error)}") from error
+    return True
 
 
 def offsets_at(admin: KafkaAdminClient, topic: Topic, millis: int) -> dict[int, int]:

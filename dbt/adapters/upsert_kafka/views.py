@@ -6,7 +6,9 @@ Both read the real topic, in this process and in any later one. Leaves to `recor
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -19,6 +21,9 @@ from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
 
 OURS = "upsert_kafka."
 FINGERPRINT, KEY_LAYOUT, PUBLISHED = f"{OURS}fingerprint", f"{OURS}key_layout", f"{OURS}published"
+TOPIC, SERVERS, PROJECT = f"{OURS}topic", f"{OURS}bootstrap_servers", f"{OURS}project"
+# Topics that runs of the project made for this relation, former ones included: what an orphan is known by.
+MADE = f"{OURS}made"
 
 # Inside a partition the offset decides which record is the last; between partitions only others' writes need deciding.
 # Spark leaves out what a query over it does not use.
@@ -37,6 +42,25 @@ LAST_PER_KEY = """(
 )"""
 
 
+@dataclass(frozen=True)
+class Comments:
+    """Descriptions that the catalog keeps, as the model's persist_docs asks."""
+
+    relation: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Whose topic it is."""
+
+    project: str = ""
+    servers: str | None = None
+    """The model's own cluster, None for the profile's."""
+    made: bool = False
+    """Whether this run made the topic."""
+
+
 def expose(
     spark: SparkSession,
     relation: UpsertKafkaRelation,
@@ -46,15 +70,31 @@ def expose(
     records: Records,
     published: bool,
     query: str,
-) -> None:
+    comments: Comments | None = None,
+    owner: Ownership | None = None,
+) -> str | None:
     """Show all that the topic holds as `query` says.
 
     Args:
         published: whether a run has published; --empty makes a view too.
+
+    Returns:
+        The topic that the relation showed before, if that was another one.
     """
-    before = state(spark, relation) if existing is not None and existing.is_view else {}
-    facts = {KEY_LAYOUT: records.key_layout(), PUBLISHED: str(published or before.get(PUBLISHED) == "True")}
-    create(spark, relation, existing, whole_topic(topic, kafka), query, facts)
+    owner = owner or Ownership()
+    before = state(spark, relation)
+    was_published = existing is not None and existing.is_view and before.get(PUBLISHED) == "True"
+    made = {*json.loads(before.get(MADE, "[]")), *([topic] if owner.made else [])}
+    facts = {
+        KEY_LAYOUT: records.key_layout(),
+        PUBLISHED: str(published or was_published),
+        TOPIC: topic,
+        PROJECT: owner.project,
+        **({SERVERS: owner.servers} if owner.servers else {}),
+        **({MADE: json.dumps(sorted(made))} if made else {}),
+    }
+    create(spark, relation, existing, whole_topic(topic, kafka), query, facts, comments)
+    return before[TOPIC] if before.get(TOPIC, topic) != topic else None
 
 
 def last_per_key(relation: UpsertKafkaRelation, records: Records, skips: bool) -> str:
@@ -69,6 +109,7 @@ def create(
     reader: Mapping[str, str],
     query: str,
     facts: Mapping[str, str] | None = None,
+    comments: Comments | None = None,
 ) -> None:
     """Create `<alias>__topic` and the view `<alias>`; what is there already and the same is left alone.
 
@@ -77,26 +118,46 @@ def create(
         reader: options of Spark's Kafka source.
         query: the view's, over `<alias>__topic`.
         facts: what the next run must know of this one, by the names of table properties.
+        comments: of the view.
     """
+    comments = comments or Comments()
     table, view = name(relation.topic_table), name(relation)
     options = ", ".join(f"{quote_literal(option)} {quote_literal(value)}" for option, value in sorted(reader.items()))
     table_sql = f"CREATE TABLE {table} USING kafka OPTIONS ({options})"
-    view_sql = f"CREATE OR REPLACE VIEW {view} AS {query}"
-    properties = {FINGERPRINT: hashlib.sha256((table_sql + view_sql).encode()).hexdigest(), **(facts or {})}
+    meant = table_sql + f"{view} {comments.relation} {sorted(comments.columns.items())} {query}"
+    properties = {FINGERPRINT: hashlib.sha256(meant.encode()).hexdigest(), **(facts or {})}
     if existing is not None and existing.is_view and properties.items() <= state(spark, relation).items():
         return
     if existing is not None and not existing.is_view:
         spark.sql(f"DROP TABLE IF EXISTS {view}")
     spark.sql(f"DROP TABLE IF EXISTS {table}")
-    # As hexadecimal digits, because Spark hides the value of a property that holds words such as url or token.
-    listed = ", ".join(f"{quote_literal(key)} = '{value.encode().hex()}'" for key, value in properties.items())
-    spark.sql(f"{table_sql} TBLPROPERTIES ({listed})")
-    spark.sql(view_sql)
+    spark.sql(f"{table_sql} TBLPROPERTIES ({_listed(properties)})")
+    spark.sql(f"CREATE OR REPLACE VIEW {view}{_documented(spark, query, comments)} AS {query}")
+
+
+def _documented(spark: SparkSession, query: str, comments: Comments) -> str:
+    of_columns = ""
+    if comments.columns:
+        by_name = {column.lower(): text for column, text in comments.columns.items()}
+        texts = {column: by_name.get(column.lower()) for column in spark.sql(query).columns}
+        listed = (quote_identifier(c) + (f" COMMENT {quote_literal(text)}" if text else "") for c, text in texts.items())
+        of_columns = f" ({', '.join(listed)})"
+    return of_columns + (f" COMMENT {quote_literal(comments.relation)}" if comments.relation else "")
 
 
 def whole_topic(topic: str, kafka: KafkaSettings) -> dict[str, str]:
     """Reader options for all that the topic holds whenever it is read."""
     return {**kafka.catalog(), "subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true"}
+
+
+def remember(spark: SparkSession, relation: UpsertKafkaRelation, facts: Mapping[str, str]) -> None:
+    """Change what the last run left in the catalog."""
+    spark.sql(f"ALTER TABLE {name(relation.topic_table)} SET TBLPROPERTIES ({_listed(facts)})")
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    # As hexadecimal digits, because Spark hides the value of a property that holds words such as url or token.
+    return ", ".join(f"{quote_literal(key)} = '{value.encode().hex()}'" for key, value in properties.items())
 
 
 def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:

@@ -3,14 +3,14 @@
   {%- set target_relation = this.incorporate(type='view') -%}
   {%- set existing_relation = load_cached_relation(this) -%}
 
-  {{ run_hooks(pre_hooks, inside_transaction=False) }}
-  {{ run_hooks(pre_hooks, inside_transaction=True) }}
+  {{ run_hooks(pre_hooks) }}
 
   {%- set reading = adapter.expose_source(model, options, compiled_code, target_relation, existing_relation) -%}
   {% do store_result('main', response=reading) %}
 
-  {{ run_hooks(post_hooks, inside_transaction=True) }}
-  {{ run_hooks(post_hooks, inside_transaction=False) }}
+  {% do persist_docs(target_relation, model) %}
+
+  {{ run_hooks(post_hooks) }}
   {{ return({'relations': [target_relation, target_relation.topic_table]}) }}
 {% endmaterialization %}
 

@@ -1,0 +1,115 @@
+"""What `dbt docs generate` knows of a relation: its columns, its comments and its statistics, a topic's own among them.
+
+Leaves to `topics` how a topic is asked, and to `views` what a run left in the catalog.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.spark.column import SparkColumn
+from kafka.errors import KafkaError
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka import topics, views
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.topics import Statistics
+
+logger = AdapterLogger("upsert_kafka")
+
+DESCRIPTIONS = {
+    "topic": "the Kafka topic that this relation is",
+    "partitions": "",
+    "records": "messages between the first and the last offset; compaction may have removed some of them",
+    "bytes": "on the brokers' disks, all replicas together",
+    "cleanup policy": "",
+    "retention": "",
+    "last record": "the timestamp of the newest message",
+}
+
+
+def columns(
+    spark: SparkSession, relation: UpsertKafkaRelation, kafka: Callable[[str | None], KafkaSettings]
+) -> Iterator[dict[str, Any]]:
+    """One row per column, as dbt's catalog takes them.
+
+    Args:
+        kafka: how to reach the cluster that a model names, None for the profile's.
+    """
+    rows = spark.sql(f"DESCRIBE EXTENDED {views.name(relation)}").collect()
+    names = [row["col_name"] for row in rows]
+    end = next((i for i, name in enumerate(names) if not name or name.startswith("#")), len(rows))
+    facts = {row["col_name"]: row["data_type"] for row in rows[end:]}
+    described = {
+        "table_database": None,
+        "table_schema": relation.schema,
+        "table_name": relation.identifier,
+        "table_type": relation.type,
+        "table_comment": facts.get("Comment") or None,
+        "table_owner": facts.get("Owner"),
+        **SparkColumn.convert_table_stats(facts.get("Statistics")),
+        **_topic(spark, relation, kafka),
+    }
+    for index, row in enumerate(rows[:end]):
+        yield {
+            **described,
+            "column_name": row["col_name"],
+            "column_index": index,
+            "column_type": row["data_type"],
+            "column_comment": row["comment"] or None,
+        }
+
+
+def line(name: str, found: Statistics | None) -> str:
+    """A topic in one line."""
+    if found is None:
+        return f"topic '{name}', not there yet"
+    shown = {label: value for label, value in _shown(name, found).items() if label != "topic"}
+    return f"topic '{name}', " + ", ".join(f"{label} {value}" for label, value in shown.items())
+
+
+def _topic(spark: SparkSession, relation: UpsertKafkaRelation, kafka: Callable[[str | None], KafkaSettings]) -> dict[str, Any]:
+    state = views.state(spark, relation) if relation.is_view else {}
+    name = state.get(views.TOPIC)
+    if name is None:
+        return {}
+    try:
+        with kafka(state.get(views.SERVERS)).admin() as admin:
+            found = topics.statistics(admin, name)
+    except (UpsertKafkaError, KafkaError) as error:
+        logger.warning(f"{relation}: topic '{name}' has no statistics in the catalog: {error}")
+        found = None
+    shown = _shown(name, found)
+    return {
+        f"stats:{label.replace(' ', '_')}:{part}": value
+        for label, text in shown.items()
+        for part, value in {"label": label, "value": text, "description": DESCRIPTIONS[label], "include": True}.items()
+    }
+
+
+def _shown(name: str, found: Statistics | None) -> Mapping[str, Any]:
+    if found is None:
+        return {"topic": name}
+    newest = found.newest_millis
+    return {
+        "topic": name,
+        "partitions": found.partitions,
+        "records": found.records,
+        **({} if found.bytes is None else {"bytes": found.bytes}),
+        "cleanup policy": found.cleanup_policy,
+        "retention": _retention(found),
+        **({} if newest is None else {"last record": dt.datetime.fromtimestamp(newest / 1000, dt.UTC).isoformat(" ", "seconds")}),
+    }
+
+
+def _retention(found: Statistics) -> str:
+    if "delete" not in found.cleanup_policy:
+        return "the last record of each key, for ever"
+    if found.retention_millis < 0:
+        return "for ever"
+    return str(dt.timedelta(milliseconds=found.retention_millis))

@@ -1,0 +1,34 @@
+{#-- As in dbt-spark, with the model's sql_header; a Python model's rows are written by this process. --#}
+{%- macro upsert_kafka__create_table_as(temporary, relation, compiled_code, language='sql') -%}
+  {%- if language == 'python' %}
+{{ compiled_code }}
+write_table("{{ relation }}", {{ "'" ~ config.get('file_format') ~ "'" if config.get('file_format') else 'None' }})
+  {%- else -%}
+    {%- set header = config.get('sql_header') -%}
+    {{ header ~ ';' if header and not header.rstrip().endswith(';') else header or '' }}
+    {{ spark__create_table_as(temporary, relation, compiled_code, language) }}
+  {%- endif -%}
+{%- endmacro -%}
+
+{#-- Rows as data, never as SQL text. --#}
+{% macro upsert_kafka__load_csv_rows(model, agate_table) %}
+  {%- set overrides = model['config'].get('column_types', {}) -%}
+  {%- set types = [] -%}
+  {%- for name in agate_table.column_names -%}
+    {%- do types.append(overrides.get(name, adapter.convert_type(agate_table, loop.index0))) -%}
+  {%- endfor -%}
+  {%- do adapter.load_seed(this, agate_table, types) -%}
+  {{ return('-- ' ~ (agate_table.rows | length) ~ ' rows inserted') }}
+{% endmacro %}
+
+{#-- dbt-spark drops no columns; Delta can, once its columns are mapped by name. --#}
+{% macro upsert_kafka__alter_relation_add_remove_columns(relation, add_columns, remove_columns) %}
+  {%- if remove_columns and relation.is_delta -%}
+    {%- do run_query("alter table " ~ relation ~ " set tblproperties ('delta.columnMapping.mode' = 'name')") -%}
+    {%- do run_query("alter table " ~ relation ~ " drop columns (" ~ remove_columns | map(attribute='quoted') | join(', ') ~ ")") -%}
+    {%- set remove_columns = none -%}
+  {%- endif -%}
+  {%- if add_columns or remove_columns -%}
+    {{ spark__alter_relation_add_remove_columns(relation, add_columns, remove_columns) }}
+  {%- endif -%}
+{% endmacro %}

@@ -1,0 +1,31 @@
+{#-- A Delta table is cloned without copying; whatever else is there, a topic's view among it, is shown as a view: nothing is
+     read or written. --#}
+{%- materialization clone, adapter='upsert_kafka' -%}
+  {%- if not defer_relation -%}
+    {{ log("No relation found in state manifest for " ~ model.unique_id, info=True) }}
+    {{ return({'relations': []}) }}
+  {%- endif -%}
+  {%- set existing_relation = load_cached_relation(this) -%}
+  {%- if existing_relation and not flags.FULL_REFRESH -%}
+    {{ log("Relation " ~ existing_relation ~ " already exists", info=True) }}
+    {{ return({'relations': []}) }}
+  {%- elif defer_relation.render() == this.render() -%}
+    {{ log("Target relation and defer relation are the same, skipping clone for relation: " ~ this.render()) }}
+    {{ return({'relations': []}) }}
+  {%- endif -%}
+
+  {%- set origin = load_cached_relation(defer_relation) -%}
+  {%- set clones = origin and origin.type == 'table' and origin.is_delta and can_clone_table() -%}
+  {%- set target_relation = this.incorporate(type='table' if clones else 'view') -%}
+  {%- if existing_relation and existing_relation.type != target_relation.type -%}
+    {{ drop_relation_if_exists(existing_relation) }}
+  {%- endif -%}
+  {% call statement('main') %}
+    {%- if clones -%}
+      {{ create_or_replace_clone(target_relation, defer_relation) }}
+    {%- else -%}
+      create or replace view {{ target_relation }} as select * from {{ defer_relation }}
+    {%- endif -%}
+  {% endcall %}
+  {{ return({'relations': [target_relation]}) }}
+{%- endmaterialization -%}

@@ -1,0 +1,111 @@
+"""dbt's connections on one Spark: statements run when they are executed, and no connection sees another's settings."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dbt_common.exceptions import DbtDatabaseError
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka import session
+from dbt.adapters.upsert_kafka.connections import UpsertKafkaConnectionManager
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+
+LONG = "select count(*) from range(1000000000000) where id % 7 = sqrt(id)"
+
+
+@pytest.fixture
+def manager(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[UpsertKafkaConnectionManager]:
+    """dbt's own manager of connections, on the suite's Spark."""
+    monkeypatch.setattr(session, "_session", spark)
+    credentials = UpsertKafkaCredentials(schema="default", bootstrap_servers="127.0.0.1:9")
+    profile: Any = SimpleNamespace(credentials=credentials, query_comment=SimpleNamespace(job_label=False), threads=2)
+    made = UpsertKafkaConnectionManager(profile, SimpleNamespace(RLock=threading.RLock))  # type: ignore[arg-type]
+    yield made
+    made.cleanup_all()
+
+
+@pytest.fixture
+def connected(manager: UpsertKafkaConnectionManager) -> UpsertKafkaConnectionManager:
+    manager.set_connection_name("model.one")
+    return manager
+
+
+def test_a_query_that_nobody_fetches_runs_and_its_error_is_dbts(connected: UpsertKafkaConnectionManager) -> None:
+    with pytest.raises(DbtDatabaseError) as failed:
+        connected.execute("select raise_error('it ran') from range(1)")
+    assert "it ran" in str(failed.value)
+    assert "\tat " not in str(failed.value)
+
+
+def test_an_error_while_fetching_is_dbts(connected: UpsertKafkaConnectionManager) -> None:
+    with pytest.raises(DbtDatabaseError, match="DIVIDE_BY_ZERO"):
+        connected.execute("select 1 / (id - 1) from range(2)", fetch=True)
+
+
+def test_a_limit_fetches_no_more_and_the_response_counts(connected: UpsertKafkaConnectionManager) -> None:
+    response, table = connected.execute("select id from range(1000000000)", fetch=True, limit=3)
+    assert len(table.rows) == response.rows_affected == 3
+
+
+def test_statements_of_one_text_all_run(connected: UpsertKafkaConnectionManager) -> None:
+    text = "create or replace temporary view v as select ';' as x; select x from v"
+    _, table = connected.execute(text, fetch=True)
+    assert [tuple(row) for row in table.rows] == [(";",)]
+
+
+def in_thread(work: Callable[[], Any]) -> Any:
+    """What the work gives in a thread of its own, an error included."""
+    results: list[Any] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except Exception as error:
+            results.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(60)
+    return results[0]
+
+
+def test_settings_and_temporary_views_are_those_of_one_connection(connected: UpsertKafkaConnectionManager) -> None:
+    connected.execute("set spark.sql.session.timeZone = Asia/Kolkata; create temporary view mine as select 1 as x")
+
+    def elsewhere() -> tuple[Any, bool]:
+        connected.set_connection_name("model.two")
+        _, zone = connected.execute("select current_timezone()", fetch=True)
+        _, views = connected.execute("show views", fetch=True)
+        return zone.rows[0][0], any(row["viewName"] == "mine" for row in views.rows)
+
+    assert in_thread(elsewhere) == ("UTC", False)
+
+
+def test_cancelling_stops_the_job_that_runs(connected: UpsertKafkaConnectionManager) -> None:
+    started = threading.Event()
+
+    def long() -> None:
+        connected.set_connection_name("model.long")
+        connected.execute("select 1", fetch=True)
+        started.set()
+        connected.execute(LONG, fetch=True)
+
+    def cancel() -> None:
+        started.wait(60)
+        tracker = connected.get_thread_connection().handle.spark.sparkContext.statusTracker()
+        while not tracker.getActiveJobsIds():
+            time.sleep(0.05)
+        connected.cancel_open()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    error = in_thread(long)
+    canceller.join(60)
+    assert isinstance(error, DbtDatabaseError)
+    assert "cancel" in str(error).lower()
