@@ -5,6 +5,8 @@ SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+# dbt's own suites run dbt in this process, with a Spark of their own; a JVM for small queries needs no best compiler.
+SUITES = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(PY) -m pytest tests/adapter_suites
 
 help:
 	@echo 'make demo    a model becomes a Kafka topic: seed, run, test, change, run again'
@@ -19,6 +21,7 @@ setup: $(READY)
 
 test: lint
 	$(PY) -m pytest $(ARGS)
+	$(if $(ARGS),,$(SUITES))
 
 fuzz: $(READY)
 	UPSERT_KAFKA_FUZZ=10000 $(PY) -m pytest tests/fuzz $(ARGS)

@@ -16,7 +16,8 @@ from dbt.adapters.upsert_kafka import session
 from dbt.adapters.upsert_kafka.connections import UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 
-LONG = "select count(*) from range(1000000000000) where id % 7 = sqrt(id)"
+# Minutes, if it were not cancelled.
+LONG = "select count(*) from range(30000000000) where id % 7 = sqrt(id)"
 
 
 @pytest.fixture
@@ -87,21 +88,15 @@ def test_settings_and_temporary_views_are_those_of_one_connection(connected: Ups
     assert in_thread(elsewhere) == ("UTC", False)
 
 
-def test_cancelling_stops_the_job_that_runs(connected: UpsertKafkaConnectionManager) -> None:
-    started = threading.Event()
-
+def test_cancelling_stops_the_job_that_runs(manager: UpsertKafkaConnectionManager, spark: SparkSession) -> None:
     def long() -> None:
-        connected.set_connection_name("model.long")
-        connected.execute("select 1", fetch=True)
-        started.set()
-        connected.execute(LONG, fetch=True)
+        manager.set_connection_name("model.long")
+        manager.execute(LONG, fetch=True)
 
     def cancel() -> None:
-        started.wait(60)
-        tracker = connected.get_thread_connection().handle.spark.sparkContext.statusTracker()
-        while not tracker.getActiveJobsIds():
+        while not spark.sparkContext.statusTracker().getActiveJobsIds():
             time.sleep(0.05)
-        connected.cancel_open()
+        manager.cancel_open()
 
     canceller = threading.Thread(target=cancel)
     canceller.start()

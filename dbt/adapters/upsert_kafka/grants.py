@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLFilter, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
-from kafka.errors import NoError, SecurityDisabledError
+from kafka.errors import KafkaError, NoError, SecurityDisabledError
 
 from dbt.adapters.upsert_kafka.errors import OptionsError, UpsertKafkaError
 
@@ -33,11 +33,13 @@ def apply(admin: KafkaAdminClient, topic: str, principals: Sequence[str]) -> lis
     Returns:
         What could not be done, as a warning.
     """
-    found, error = admin.describe_acls(_read(ACLFilter, topic, None))
-    if error is SecurityDisabledError:
+    try:
+        found, _ = admin.describe_acls(_read(ACLFilter, topic, None))
+    except SecurityDisabledError:
         return [f"topic '{topic}': grants have no effect, because the cluster has no authorizer: everybody may read it"]
-    if error is not NoError:
-        raise UpsertKafkaError(f"topic '{topic}': its ACLs could not be read: {error.__name__}; grants need ALTER on the cluster")
+    except KafkaError as error:
+        reason = f"{type(error).__name__}; grants need ALTER on the cluster"
+        raise UpsertKafkaError(f"topic '{topic}': its ACLs could not be read: {reason}") from error
     now = {acl.principal for acl in found}
     results = admin.create_acls([_read(ACL, topic, name) for name in principals if name not in now])
     failed = [failure.__name__ for failure in results["failed"]]
