@@ -32,11 +32,14 @@ def run(spark: SparkSession, name: str, code: str) -> None:
     scope: dict[str, Any] = {"__name__": name, "spark": spark}
 
     def write_table(relation: str, file_format: str | None) -> None:
-        writer = _returned(spark, name, scope).write.mode("overwrite")
+        writer = _returned(spark, name, scope).write
         if file_format is not None:
             writer = writer.format(file_format)
         if file_format == "delta":
-            writer = writer.option("overwriteSchema", "true")
+            writer = writer.mode("overwrite").option("overwriteSchema", "true")
+        else:
+            # Where Delta is loaded, Spark replaces no table of another format.
+            spark.sql(f"DROP TABLE IF EXISTS {relation}")
         writer.saveAsTable(relation)
 
     scope["write_table"] = write_table
