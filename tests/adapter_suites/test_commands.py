@@ -18,7 +18,6 @@ from dbt.tests.adapter.empty import _models
 from dbt.tests.adapter.empty.test_empty import (
     BaseTestEmpty,
     BaseTestEmptyInlineSourceRef,
-    BaseTestEmptySeedFlag,
     MetadataWithEmptyFlag,
 )
 from dbt.tests.adapter.query_comment.test_query_comment import (
@@ -31,6 +30,7 @@ from dbt.tests.adapter.query_comment.test_query_comment import (
 )
 from dbt.tests.adapter.sample_mode.test_sample_mode import BaseSampleModeTest
 from dbt.tests.fixtures.project import TestProjInfo
+from dbt.tests.util import run_dbt
 
 
 class DropSchemas:
@@ -83,10 +83,6 @@ class TestEmptyInlineSourceRef(BaseTestEmptyInlineSourceRef):
     pass
 
 
-class TestEmptySeedFlag(BaseTestEmptySeedFlag):
-    pass
-
-
 class TestMetadataWithEmptyFlag(MetadataWithEmptyFlag):
     file_format = "delta"
 
@@ -127,17 +123,28 @@ class TestEmptyQueryComments(BaseEmptyQueryComments):
     pass
 
 
-class TestCachingLowercaseModel(BaseCachingLowercaseModel):
+class NoDatabase:
+    """As the suite does, but a relation of Spark has no database that could be compared."""
+
+    def run_and_inspect_cache(self, project: TestProjInfo, run_args: list[str]) -> None:
+        for _ in range(2):
+            run_dbt(run_args)
+            [relation] = project.adapter.cache.relations
+            assert relation.schema == project.test_schema == project.test_schema.lower()
+            assert (relation.database, relation.identifier.lower()) == (None, "model")
+
+
+class TestCachingLowercaseModel(NoDatabase, BaseCachingLowercaseModel):
     pass
 
 
-class TestCachingUppercaseModel(BaseCachingUppercaseModel):
+class TestCachingUppercaseModel(NoDatabase, BaseCachingUppercaseModel):
     pass
 
 
-class TestCachingSelectedSchemaOnly(BaseCachingSelectedSchemaOnly):
+class TestCachingSelectedSchemaOnly(NoDatabase, BaseCachingSelectedSchemaOnly):
     pass
 
 
-class TestNoPopulateCache(BaseNoPopulateCache):
+class TestNoPopulateCache(NoDatabase, BaseNoPopulateCache):
     pass

@@ -45,6 +45,10 @@ class SparkTypes:
         return "string"
 
     @pytest.fixture
+    def int_type(self) -> str:
+        return "int"
+
+    @pytest.fixture
     def data_types(self) -> list[list[str]]:
         return [
             ["1", "int", "int"],
@@ -177,7 +181,7 @@ class Violations:
 
     @pytest.fixture(scope="class")
     def expected_error_messages(self) -> list[str]:
-        return ["DELTA_NEW_CHECK_CONSTRAINT_VIOLATION", "DELTA_NEW_NOT_NULL_VIOLATION", "DELTA_NOT_NULL_CONSTRAINT_VIOLATED"]
+        return ["DELTA_NEW_CHECK_CONSTRAINT_VIOLATION", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"]
 
     def assert_expected_error_messages(self, error_message: str, expected_error_messages: list[str]) -> None:
         assert any(message in error_message for message in expected_error_messages), error_message

@@ -19,7 +19,7 @@ from dbt.tests.adapter.persist_docs.test_persist_docs import (
     BasePersistDocsQuotedDescriptionNotAppliedOnMismatch,
 )
 from dbt.tests.fixtures.project import TestProjInfo
-from dbt.tests.util import AnyInteger, AnyString
+from dbt.tests.util import AnyInteger
 
 TYPES = {"id_type": "bigint", "text_type": "string", "time_type": "timestamp", "view_type": "view", "table_type": "table"}
 
@@ -28,7 +28,7 @@ class TestDocsGenerate(BaseDocsGenerate):
     @pytest.fixture(scope="class")
     def expected_catalog(self, project: TestProjInfo) -> dict[str, Any]:
         return expected_catalog.base_expected_catalog(
-            project, role=AnyString(), model_stats=expected_catalog.no_stats(), seed_stats=size(), **TYPES
+            project, role=None, model_stats=expected_catalog.no_stats(), seed_stats=size(), **TYPES
         )
 
 
@@ -37,7 +37,7 @@ class TestDocsGenReferences(BaseDocsGenReferences):
     def expected_catalog(self, project: TestProjInfo) -> dict[str, Any]:
         return expected_catalog.expected_references_catalog(
             project,
-            role=AnyString(),
+            role=None,
             model_stats=expected_catalog.no_stats(),
             seed_stats=size(),
             bigint_type="bigint",

@@ -23,7 +23,8 @@ write_table("{{ relation }}", {{ "'" ~ config.get('file_format') ~ "'" if config
 
 {#-- dbt-spark drops no columns; Delta can, once its columns are mapped by name. --#}
 {% macro upsert_kafka__alter_relation_add_remove_columns(relation, add_columns, remove_columns) %}
-  {%- if remove_columns and relation.is_delta -%}
+  {%- if not execute -%}{{ return('') }}{%- endif -%}
+  {%- if remove_columns and (adapter.get_relation(none, relation.schema, relation.identifier) or relation).is_delta -%}
     {%- do run_query("alter table " ~ relation ~ " set tblproperties ('delta.columnMapping.mode' = 'name')") -%}
     {%- do run_query("alter table " ~ relation ~ " drop columns (" ~ remove_columns | map(attribute='quoted') | join(', ') ~ ")") -%}
     {%- set remove_columns = none -%}
@@ -31,4 +32,21 @@ write_table("{{ relation }}", {{ "'" ~ config.get('file_format') ~ "'" if config
   {%- if add_columns or remove_columns -%}
     {{ spark__alter_relation_add_remove_columns(relation, add_columns, remove_columns) }}
   {%- endif -%}
+{% endmacro %}
+
+{#-- Only Delta keeps constraints, and not_null only as a check: a column can't become NOT NULL. --#}
+{% macro upsert_kafka__persist_constraints(relation, model) %}
+  {%- if config.get('contract').enforced and config.get('file_format') == 'delta' -%}
+    {{ spark__persist_constraints(relation, model) }}
+  {%- endif -%}
+{% endmacro %}
+
+{% macro upsert_kafka__alter_column_set_constraints(relation, column_dict) %}
+  {%- for name, column in column_dict.items() -%}
+    {%- for constraint in column['constraints'] if constraint.type in ('not_null', 'check') -%}
+      {%- set rule = adapter.quote(name) ~ " is not null" if constraint.type == 'not_null' else constraint.expression -%}
+      {%- set label = constraint.name or local_md5(name ~ ';' ~ rule) -%}
+      {%- do run_query("alter table " ~ relation ~ " add constraint " ~ adapter.quote(label) ~ " check (" ~ rule ~ ")") -%}
+    {%- endfor -%}
+  {%- endfor -%}
 {% endmacro %}

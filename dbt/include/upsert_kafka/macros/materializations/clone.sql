@@ -17,7 +17,8 @@
   {%- set origin = load_cached_relation(defer_relation) -%}
   {%- set clones = origin and origin.type == 'table' and origin.is_delta and can_clone_table() -%}
   {%- set target_relation = this.incorporate(type='table' if clones else 'view') -%}
-  {%- if existing_relation and existing_relation.type != target_relation.type -%}
+  {#-- Delta clones into no table that has rows. --#}
+  {%- if existing_relation and (clones or existing_relation.type != 'view') -%}
     {{ drop_relation_if_exists(existing_relation) }}
   {%- endif -%}
   {% call statement('main') %}
