@@ -9,13 +9,16 @@
   {%- if existing_relation and not flags.FULL_REFRESH -%}
     {{ log("Relation " ~ existing_relation ~ " already exists", info=True) }}
     {{ return({'relations': []}) }}
+  {%- endif -%}
+  {%- set origin = load_cached_relation(defer_relation) -%}
+  {%- if not origin -%}
+    {% do exceptions.raise_compiler_error("Relation " ~ defer_relation ~ " is to be cloned and is not there: build it first") %}
   {%- elif defer_relation.render() == this.render() -%}
     {{ log("Target relation and defer relation are the same, skipping clone for relation: " ~ this.render()) }}
     {{ return({'relations': []}) }}
   {%- endif -%}
 
-  {%- set origin = load_cached_relation(defer_relation) -%}
-  {%- set clones = origin and origin.type == 'table' and origin.is_delta and can_clone_table() -%}
+  {%- set clones = origin.type == 'table' and origin.is_delta and can_clone_table() -%}
   {%- set target_relation = this.incorporate(type='table' if clones else 'view') -%}
   {#-- Delta clones into no table that has rows. --#}
   {%- if existing_relation and (clones or existing_relation.type != 'view') -%}
