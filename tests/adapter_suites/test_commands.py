@@ -126,7 +126,7 @@ class TestEmptyQueryComments(BaseEmptyQueryComments):
 class NoDatabase:
     """As the suite does, but a relation of Spark has no database that could be compared."""
 
-    def run_and_inspect_cache(self, project: TestProjInfo, run_args: list[str]) -> None:
+    def run_and_inspect_cache(self, project: TestProjInfo, run_args: list[str] | None = None) -> None:
         for _ in range(2):
             run_dbt(run_args)
             [relation] = project.adapter.cache.relations
