@@ -101,14 +101,13 @@ def _shown(name: str, found: Statistics | None) -> Mapping[str, Any]:
         "partitions": found.partitions,
         "records": found.records,
         **({} if found.bytes is None else {"bytes": found.bytes}),
-        "cleanup policy": found.cleanup_policy,
-        "retention": _retention(found),
+        **({} if found.cleanup_policy is None else {"cleanup policy": found.cleanup_policy, "retention": _retention(found)}),
         **({} if newest is None else {"last record": dt.datetime.fromtimestamp(newest / 1000, dt.UTC).isoformat(" ", "seconds")}),
     }
 
 
 def _retention(found: Statistics) -> str:
-    if "delete" not in found.cleanup_policy:
+    if "delete" not in (found.cleanup_policy or ""):
         return "the last record of each key, for ever"
     if found.retention_millis < 0:
         return "for ever"

@@ -63,7 +63,8 @@ class Statistics:
     """Offsets in use: an upper bound where compaction has been at work."""
     bytes: int | None
     """Of all replicas; None where the cluster does not say."""
-    cleanup_policy: str
+    cleanup_policy: str | None
+    """None where the topic's settings may not be asked."""
     retention_millis: int
     newest_millis: int | None
 
