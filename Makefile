@@ -7,6 +7,9 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # dbt's own suites run dbt in this process, with a Spark of their own; a JVM for small queries needs no best compiler.
 SUITES = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(PY) -m pytest tests/adapter_suites
+# Test files are spread over as many processes, each with a broker and a Spark of its own (3 GB).
+JOBS ?= 2
+SPREAD = -n $(JOBS) --dist loadfile
 
 help:
 	@echo 'make demo    a model becomes a Kafka topic: seed, run, test, change, run again'
@@ -20,8 +23,8 @@ help:
 setup: $(READY)
 
 test: lint
-	$(PY) -m pytest $(ARGS)
-	$(if $(ARGS),,$(SUITES))
+	$(PY) -m pytest $(or $(ARGS),$(SPREAD))
+	$(if $(ARGS),,$(SUITES) $(SPREAD))
 
 fuzz: $(READY)
 	UPSERT_KAFKA_FUZZ=10000 $(PY) -m pytest tests/fuzz $(ARGS)
