@@ -131,17 +131,20 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
 def _first_load(encoded: DataFrame, policy: Policy) -> Changes:
     """The change of a topic without records: every row is new, and rows need not travel to find that their keys are unique."""
     kind = F.when(F.col(NULL_KEY), NULL).when(F.col(DOOMED), GONE).otherwise(INSERT)
-    frame = _held(encoded.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")}))
+    seen = Observation()
+    counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in (NULL, GONE, INSERT)]
+    rows = encoded.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
+    frame = _held(rows.observe(seen, *counts, _largest().alias("largest")))
+    found = dict(seen.get)
     # A hash that occurs once is a key that occurs once; only where one does not, the keys themselves are looked at.
     hashes = frame.where(F.col(KIND) != NULL).groupBy(F.xxhash64(KEY)).count()
     if not hashes.where("count > 1").isEmpty():
         copies = F.count(F.when(F.col(KIND) != NULL, F.lit(1))).over(Window.partitionBy(KEY))
         counted = frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND)))
         frame = _held(counted)
-    kinds = frame.groupBy(KIND).agg(F.count(F.lit(1)).alias("count"), _largest().alias("largest")).collect()
-    found = {row[KIND]: row["count"] for row in kinds}
-    largest = max((row["largest"] or 0 for row in kinds), default=0)
-    return Changes(frame, {kind: found.get(kind, 0) for kind in KINDS}, sum(found.values()), 0, 0, largest, policy)
+        found |= dict.fromkeys(KINDS, 0) | {row[KIND]: row["count"] for row in frame.groupBy(KIND).count().collect()}
+    by_kind = {kind: found.get(kind, 0) for kind in KINDS}
+    return Changes(frame, by_kind, sum(by_kind.values()), 0, 0, found["largest"] or 0, policy)
 
 
 def _largest() -> Column:
