@@ -135,7 +135,7 @@ def check_sums(name: str, coordinates: list[str], jars: list[Path]) -> None:
     """
     lines = (Path(__file__).with_name("checksums.txt")).read_text().splitlines()
     known = {file: digest for digest, file in (line.split() for line in lines)}
-    named = [f"{artifact}-{version}.jar" for _, artifact, version in (c.split(":") for c in coordinates)]
+    named = [f"{artifact}-{version}.jar" for _, artifact, version, *_ in (c.split(":") for c in coordinates)]
     if not known.keys() & set(named):
         return
     for jar in jars:
