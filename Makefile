@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target that needs it builds; nothing has to be activated.
 .DEFAULT_GOAL := help
-.PHONY: help setup test fuzz lint format demo clean java
+.PHONY: help setup test suites fuzz lint format demo clean java
 SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -14,6 +14,7 @@ SPREAD = -n $(JOBS) --dist loadfile
 help:
 	@echo 'make demo    a model becomes a Kafka topic: seed, run, test, change, run again'
 	@echo 'make test    lint, types and all tests, on a real Kafka and a real Spark'
+	@echo 'make suites  the adapter suites of dbt itself (about ten minutes)'
 	@echo 'make fuzz    hostile options, profiles and messages, 100,000 and more (half an hour)'
 	@echo 'make lint    ruff and mypy'
 	@echo 'make format  let ruff write the layout'
@@ -24,7 +25,9 @@ setup: $(READY)
 
 test: lint
 	$(PY) -m pytest $(or $(ARGS),$(SPREAD))
-	$(if $(ARGS),,$(SUITES) $(SPREAD))
+
+suites: $(READY)
+	$(SUITES) $(SPREAD) $(ARGS)
 
 fuzz: $(READY)
 	UPSERT_KAFKA_FUZZ=10000 $(PY) -m pytest tests/fuzz $(ARGS)

@@ -135,8 +135,8 @@ def check_sums(name: str, coordinates: list[str], jars: list[Path]) -> None:
     """
     lines = (Path(__file__).with_name("checksums.txt")).read_text().splitlines()
     known = {file: digest for digest, file in (line.split() for line in lines)}
-    named = [f"{artifact}-{version}.jar" for _, artifact, version, *_ in (c.split(":") for c in coordinates)]
-    if not known.keys() & set(named):
+    named = {f"{artifact}-{version}.jar" for _, artifact, version, *_ in (c.split(":") for c in coordinates)}
+    if not named <= known.keys():
         return
     for jar in jars:
         if known.get(jar.name) != hashlib.sha256(jar.read_bytes()).hexdigest():
