@@ -15,6 +15,7 @@ from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, SEQUENCE, V
 from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
 
 KIND, PARTITION = "kind", "partition"
+HASHES_PER_TASK = 250_000
 INSERT, UPDATE, DELETE = WRITTEN = ("insert", "update", "delete")
 REPUBLISH = "republish"
 """As it is in the topic already, and written again because of --full-refresh."""
@@ -137,8 +138,10 @@ def _first_load(encoded: DataFrame, policy: Policy) -> Changes:
     frame = _held(rows.observe(seen, *counts, _largest().alias("largest")))
     found = dict(seen.get)
     # A hash that occurs once is a key that occurs once; only where one does not, the keys themselves are looked at.
-    hashes = frame.where(F.col(KIND) != NULL).groupBy(F.xxhash64(KEY)).count()
-    if not hashes.where("count > 1").isEmpty():
+    hashes = frame.where(F.col(KIND) != NULL).select(F.xxhash64(KEY).alias("hash"))
+    # Spark's default of 200 partitions takes as long as the counting itself.
+    partitions = (found[INSERT] + found[GONE]) // HASHES_PER_TASK + 1
+    if not hashes.repartition(partitions, "hash").groupBy("hash").count().where("count > 1").isEmpty():
         copies = F.count(F.when(F.col(KIND) != NULL, F.lit(1))).over(Window.partitionBy(KEY))
         counted = frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND)))
         frame = _held(counted)
