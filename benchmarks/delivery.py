@@ -16,12 +16,10 @@ import sys
 import time
 from collections.abc import Callable
 
-import pyspark
 from kafka import KafkaAdminClient
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from dbt.adapters.upsert_kafka.java import fetch_jars
-from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, kafka_jars
+from benchmarks.measured import session
 from tests.services import Cluster
 from tests.tables import Table
 
@@ -36,7 +34,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     with Cluster() as cluster:
-        spark = _session()
+        spark = session()
         rows = spark.range(0, arguments.rows, 1, 2 * PARTITIONS).selectExpr(
             "id", "concat('name of ', id) AS name", "id * 7 AS amount", "'a city' AS city", "id % 31 AS day", "id / 8 AS share"
         )
@@ -84,20 +82,6 @@ def _measure(ways: dict[str, Callable[[str], object]], rounds: int, servers: str
                 times[way].append(seconds)
             admin.delete_topics([topic])
     return times
-
-
-def _session() -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    jars = fetch_jars("spark-kafka", kafka_jars(pyspark.__version__), INSIDE_SPARK)
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(map(str, jars)))
-    settings = {
-        "spark.driver.memory": "2g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    spark = builder.config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 if __name__ == "__main__":

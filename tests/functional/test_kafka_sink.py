@@ -26,7 +26,7 @@ class Events(Table):
         self.options = {}
 
     def _run(self, parsed: ModelOptions) -> Callable[..., Any]:
-        return append.append if parsed.update_mode == "append" else super()._run(parsed)
+        return append.append if parsed.appends else super()._run(parsed)
 
     def shown(self, columns: str) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in self.spark.sql(f"SELECT {columns} FROM `{self.schema}`.users").collect())

@@ -16,7 +16,7 @@ from dbt.adapters.upsert_kafka import contracts, publish, topics
 from dbt.adapters.upsert_kafka.changes import PARTITION
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.publish import Delivered, Request
-from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, VALUE, extras
+from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, VALUE, extras, size
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -48,7 +48,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         seen,
         F.count_if(~F.col(NULL_KEY)).alias("rows"),
         F.count_if(NULL_KEY).alias("nulls"),
-        F.max(F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))).alias("largest"),
+        F.max(size()).alias("largest"),
     )
     computed = encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)).localCheckpoint(eager=True)
     count, nulls = seen.get["rows"], seen.get["nulls"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, SEQUENCE, VALUE, Records, extras
+from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, SEQUENCE, VALUE, Records, extras, size
 from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
 
 KIND, PARTITION = "kind", "partition"
@@ -151,8 +151,7 @@ def _first_load(encoded: DataFrame, policy: Policy) -> Changes:
 
 
 def _largest() -> Column:
-    size = F.octet_length(KEY) + F.coalesce(F.octet_length(VALUE), F.lit(0))
-    return F.max(F.when(F.col(KIND).isin(*WRITTEN, REPUBLISH), size))
+    return F.max(F.when(F.col(KIND).isin(*WRITTEN, REPUBLISH), size()))
 
 
 def _held(frame: DataFrame) -> DataFrame:

@@ -114,8 +114,7 @@ class UpsertKafkaAdapter(SparkAdapter):
     def is_slice(self, model: dict[str, Any], relation: UpsertKafkaRelation) -> bool:
         """Whether this run's SELECT may be a part of the table: slices are allowed, and the whole was published before."""
         parsed = _parsed(model)
-        appends = parsed.materialization == KAFKA and parsed.update_mode == "append"
-        may = appends or parsed.missing_keys == "keep"
+        may = parsed.appends or parsed.missing_keys == "keep"
         return may and views.state(self._handle().spark, relation).get(views.PUBLISHED) == "True"
 
     @available.parse(lambda *args, **kwargs: Publication(_message=""))
@@ -150,8 +149,7 @@ class UpsertKafkaAdapter(SparkAdapter):
                 project=self.config.project_name,
                 mode="check" if self._is_partial else "preview" if dry_run else "publish",
             )
-            appends = parsed.materialization == KAFKA and parsed.update_mode == "append"
-            run = append.append if appends else publish.publish
+            run = append.append if parsed.appends else publish.publish
             spark = handle.spark
             rows = python_models.rows(spark, model["name"], sql) if model["language"] == "python" else spark.sql(sql)
             try:

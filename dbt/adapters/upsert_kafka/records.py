@@ -188,6 +188,11 @@ def expression_problems(options: ModelOptions, rows: DataFrame) -> list[str]:
     return problems
 
 
+def size() -> Column:
+    """Bytes of a record's key and value together."""
+    return F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))
+
+
 def extras(frame: DataFrame) -> list[str]:
     """The columns that a record has beside key, value and partition, where the options ask for them."""
     return [name for name in (HEADERS, TIMESTAMP) if name in frame.columns]

@@ -62,7 +62,7 @@ def expose(spark: SparkSession, sql: str, layout: Records, request: Request) -> 
     with kafka.admin() as admin:
         covered = slices.resolve(admin, request.model, options)
     reader = {**kafka.catalog(), **covered.reader(), "includeHeaders": "true"}
-    views.create(spark, request.relation, request.existing, reader, sql)
+    views.create(spark, request.relation, request.existing, views.state(spark, request.relation), reader, sql)
     skipped = None
     if options.ignore_parse_errors:
         raw = spark.table(views.name(request.relation.topic_table))

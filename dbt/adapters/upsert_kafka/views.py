@@ -93,7 +93,7 @@ def expose(
         **({SERVERS: owner.servers} if owner.servers else {}),
         **({MADE: json.dumps(sorted(made))} if made else {}),
     }
-    create(spark, relation, existing, whole_topic(topic, kafka), query, facts, comments)
+    create(spark, relation, existing, before, whole_topic(topic, kafka), query, facts, comments)
     return before[TOPIC] if before.get(TOPIC, topic) != topic else None
 
 
@@ -106,6 +106,7 @@ def create(
     spark: SparkSession,
     relation: UpsertKafkaRelation,
     existing: UpsertKafkaRelation | None,
+    before: Mapping[str, str],
     reader: Mapping[str, str],
     query: str,
     facts: Mapping[str, str] | None = None,
@@ -115,6 +116,7 @@ def create(
 
     Args:
         existing: what has the relation's name now; a table makes way for the view.
+        before: the relation's `state`.
         reader: options of Spark's Kafka source.
         query: the view's, over `<alias>__topic`.
         facts: what the next run must know of this one, by the names of table properties.
@@ -126,7 +128,7 @@ def create(
     table_sql = f"CREATE TABLE {table} USING kafka OPTIONS ({options})"
     meant = table_sql + f"{view} {comments.relation} {sorted(comments.columns.items())} {query}"
     properties = {FINGERPRINT: hashlib.sha256(meant.encode()).hexdigest(), **(facts or {})}
-    if existing is not None and existing.is_view and properties.items() <= state(spark, relation).items():
+    if existing is not None and existing.is_view and properties.items() <= before.items():
         return
     if existing is not None and not existing.is_view:
         spark.sql(f"DROP TABLE IF EXISTS {view}")

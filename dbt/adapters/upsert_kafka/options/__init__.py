@@ -14,6 +14,7 @@ from typing import Any
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.options import dialects
 from dbt.adapters.upsert_kafka.options.check import check
+from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.options.values import Limit
 
 __all__ = ["Limit", "ModelOptions", "check_columns", "parse"]
@@ -71,6 +72,11 @@ class ModelOptions:
     def topics(self) -> tuple[str, ...]:
         """The topics that a source lists; empty with a pattern."""
         return tuple(self.topic.split(";")) if self.topic else ()
+
+    @property
+    def appends(self) -> bool:
+        """Whether rows are events, added each run without a look at the topic."""
+        return self.materialization == KAFKA and self.update_mode == "append"
 
 
 def parse(materialization: str, model_name: str, config: Mapping[str, Any]) -> ModelOptions:
