@@ -112,19 +112,15 @@ class _Writer:
         ignore_nulls = {"ignoreNullFields": "true" if self.ignore_nulls else "false"}
         as_is = f"to_json({struct}, {quote_map(ignore_nulls)})"
         names = [name for member in members for name in _names(member)]
-        has_text = [(e, t) for _, e, t in members if _has_text(t)]
-        if not has_text and all(map(_is_bmp, names)):
+        if all(map(_is_bmp, names)) and not any(_has_text(t) for _, _, t in members):
             return cut.format(as_is)
         ascii_only = f"to_json({struct}, {quote_map({**ignore_nulls, 'writeNonAsciiCharacterAsCodePoint': 'true'})})"
-        texts = [e if isinstance(t, StringType) else f"to_json({e})" for e, t in has_text]
-        has_supplementary = " OR ".join(map(_has_supplementary, texts)) if all(map(_is_bmp, names)) else "true"
-        with_care = f"if({has_supplementary}, {_unescape_bmp(_CUT_ONCE[cut].format(ascii_only))}, {_CUT_ONCE[cut].format(as_is)})"
-        if not all(map(str.isascii, names)):
-            return with_care
+        beyond_bmp = " OR ".join(_has(ascii_only, surrogate) for surrogate in ("\\uD8", "\\uD9", "\\uDA", "\\uDB"))
+        with_care = f"if({beyond_bmp}, {_unescape_bmp(_CUT_ONCE[cut].format(ascii_only))}, {_CUT_ONCE[cut].format(as_is)})"
         # With all but ASCII escaped, one look tells whether there is anything to take care of: mostly there is not.
         # Spark evaluates once what stands twice outside of branches, so the length is asked for.
-        found = f"CAST(contains({ascii_only}, '\\\\u') AS INT) | CAST(octet_length({ascii_only}) = 0 AS INT) = 1"
-        return f"if({found}, {with_care}, {cut.format(ascii_only)})"
+        care = f"{_has(ascii_only, BACKSLASH + 'u')} = (octet_length({ascii_only}) > 0)"
+        return f"if({care}, {with_care}, {cut.format(ascii_only)})"
 
     def value(self, expression: str, data_type: DataType) -> str:
         """The expression, turned into one that `to_json` writes as Flink does; the type holds no decimal."""
@@ -239,9 +235,9 @@ def _json_string(text: str) -> str:
     return f'"{written}"'
 
 
-def _has_supplementary(text: str) -> str:
-    # Only the UTF-8 of a character beyond the BMP has one of these bytes.
-    return " OR ".join(f"contains({text}, CAST(X'F{byte}' AS STRING))" for byte in range(5))
+def _has(text: str, part: str) -> str:
+    # Spark finds bytes in bytes in half the time that it takes to find a text in a text.
+    return f"contains(CAST({text} AS BINARY), X'{part.encode().hex()}')"
 
 
 def _unescape_bmp(ascii_only: str) -> str:
