@@ -1,21 +1,18 @@
-"""How long encoding takes against Spark's own function on the same rows: `python -m benchmarks.encode [rows]`.
-
-Prints, per format, the CPU time that Spark's task spent per row, ours divided by Spark's. The rounds are interleaved and medians
-taken; CPU time and not the clock, so that a busy machine changes little. No broker is needed.
-"""
+"""How long encoding takes against Spark's own function on the same rows, in processor time of the task per row."""
 
 from __future__ import annotations
 
-import statistics
-import sys
+import argparse
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from benchmarks.measured import run, session
+from benchmarks.measured import Figure, figures, run, say, session
 from dbt.adapters.upsert_kafka import formats
 from dbt.adapters.upsert_kafka.formats import Field, Side
 
-ROUNDS, WARM_UP = 7, 3
+ROWS_AT_ONCE, WARM_UP = 300_000, 3
+SPARK, OURS = "Spark's function", "this project"
 
 # Columns may be null, as those of tables are.
 ROWS = {
@@ -36,29 +33,27 @@ LIMITS = {"json": 1.15, "csv": 1.5, "avro": 1.15}
 PLAIN = {"json": "to_json({struct})", "csv": "to_csv({struct})", "avro": "to_avro({struct})"}
 
 
-def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
-    spark = session(cores=1)
-    print(f"{count} rows, {ROUNDS} rounds; ns of CPU per row")
+def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
+    spark = session("local[1]")
+    found = []
     for label, columns in ROWS.items():
         picked = ", ".join(f"if(id % 50 = 0, NULL, {expression}) AS {name}" for name, expression in columns.items())
-        rows = spark.sql(f"SELECT id, {picked} FROM range(0, {count}, 1, 1)").cache()
+        rows = spark.sql(f"SELECT id, {picked} FROM range(0, {ROWS_AT_ONCE}, 1, 1)").cache()
         rows.count()
         for name in PLAIN:
-            expressions = {"spark": plain(name, rows), "ours": ours(name, rows)}
-            taken = {who: [] for who in expressions}
-            for round_ in range(WARM_UP + ROUNDS):
+            expressions = {SPARK: plain(name, rows), OURS: ours(name, rows)}
+            taken: dict[str, list[float]] = {who: [] for who in expressions}
+            for number in range(WARM_UP + arguments.rounds):
                 for who, expression in expressions.items():
-                    nanoseconds = run(spark, rows.selectExpr(f"{expression} AS payload")).processor * 1e9 / count
-                    if round_ >= WARM_UP:
+                    nanoseconds = run(spark, rows.selectExpr(f"{expression} AS payload")).processor * 1e9 / ROWS_AT_ONCE
+                    if number >= WARM_UP:
                         taken[who].append(nanoseconds)
-            spark_ns, our_ns = (statistics.median(taken[who]) for who in ("spark", "ours"))
-            ratio = our_ns / spark_ns
-            print(
-                f"{label:20s} {name:5s} spark {spark_ns:6.0f}  ours {our_ns:6.0f}  ratio {ratio:.2f}  (goal {LIMITS[name]})",
-                flush=True,
-            )
+            compared = figures(f"encode as {name}: {label}", taken, SPARK, {OURS: LIMITS[name]}, unit="ns")
+            say(f"  {label:20} {name:5} {compared[1].ratio:.2f}x of Spark's function")
+            found += compared
         rows.unpersist()
+    spark.stop()
+    return found
 
 
 def plain(name: str, rows: DataFrame) -> str:
@@ -70,7 +65,3 @@ def plain(name: str, rows: DataFrame) -> str:
 def ours(name: str, rows: DataFrame) -> str:
     fields = tuple(Field(f.name, f.name, f.dataType, f.name != "id") for f in rows.schema.fields)
     return formats.get(name).encode(Side("value", "benchmark", fields))
-
-
-if __name__ == "__main__":
-    main()

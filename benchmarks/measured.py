@@ -1,17 +1,45 @@
-"""What the benchmarks share: a Spark with the Kafka jars, and the time that a query takes by the clock and of the processors."""
+"""What the benchmarks share: figures, a Spark with the Kafka jars, and the time that a query takes by the clock and of the
+processors."""
 
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyspark
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.java import fetch_jars
 from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, kafka_jars
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one contender took for one piece of work, against another one's."""
+
+    work: str
+    contender: str
+    values: list[float]
+    unit: str = "s"
+    base: float | None = None
+    """The median that it is compared with."""
+    goal: float | None = None
+    """At most this times the base."""
+    note: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.base is None else self.median / self.base
 
 
 class Taken(NamedTuple):
@@ -22,16 +50,34 @@ class Taken(NamedTuple):
     """Of the tasks; a busy machine changes it little."""
 
 
-def session(cores: int = 2, **settings: str) -> SparkSession:
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def timed(work: Callable[..., object], *arguments: object, **said: object) -> float:
+    """Seconds that a call takes by the clock."""
+    start = time.perf_counter()
+    work(*arguments, **said)
+    return time.perf_counter() - start
+
+
+def figures(work: str, times: Mapping[str, list[float]], base: str, goals: Mapping[str, float], unit: str = "s") -> list[Figure]:
+    """One figure for each contender, compared with `base`."""
+    median = statistics.median(times[base])
+    return [Figure(work, name, values, unit, median, goals.get(name)) for name, values in times.items()]
+
+
+def session(master: str = "local[2]", **settings: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     jars = fetch_jars("spark-kafka", kafka_jars(pyspark.__version__), INSIDE_SPARK)
-    builder = SparkSession.builder.master(f"local[{cores}]").config("spark.jars", ",".join(map(str, jars)))
+    builder = SparkSession.builder.master(master).config("spark.jars", ",".join(map(str, jars)))
     defaults = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
         "spark.sql.session.timeZone": "UTC",
-        "spark.log.level": "ERROR",
+        "spark.log.level": "OFF",
     }
     for name, value in {**defaults, **settings}.items():
         builder = builder.config(name, value)
@@ -41,8 +87,8 @@ def session(cores: int = 2, **settings: str) -> SparkSession:
 def run(spark: SparkSession, frame: DataFrame) -> Taken:
     """Compute all rows of the frame and drop them."""
     tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
-    before, start = set(tracker.getJobIdsForGroup()), time.perf_counter()
-    frame.write.format("noop").mode("overwrite").save()
-    clock = time.perf_counter() - start
-    stages = [stage for job in set(tracker.getJobIdsForGroup()) - before for stage in tracker.getJobInfo(job).stageIds]
+    before = set(tracker.getJobIdsForGroup())
+    clock = timed(frame.write.format("noop").mode("overwrite").save)
+    jobs = map(tracker.getJobInfo, set(tracker.getJobIdsForGroup()) - before)
+    stages = [stage for job in jobs if job is not None for stage in job.stageIds]
     return Taken(clock, sum(store.lastStageAttempt(stage).executorCpuTime() for stage in stages) / 1e9)

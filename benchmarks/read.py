@@ -1,23 +1,21 @@
-"""Reading a topic through a kafka_source against bare Spark's read and decode of the same topic, in one process.
-
-`python -m benchmarks.read [records]` starts a broker of its own, fills a topic of four partitions and prints the medians of
-several alternating rounds and their ratios. Compare only figures of one run.
-"""
+"""Reading a topic through a kafka_source against bare Spark's read and decode of the same topic."""
 
 from __future__ import annotations
 
-import sys
-from statistics import median
+import argparse
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.measured import run, session
+from benchmarks.measured import Figure, figures, run, say, session
 from dbt.adapters.upsert_kafka import options, source, views
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from tests.services import Cluster
 
-TOPIC, ROUNDS, WARM_UP = "benchmark.read", 5, 2
+TOPIC, WARM_UP = "benchmark.read", 2
+BARE, OURS = "bare Spark", "kafka_source"
+MOST = 1.1
 COLUMNS = {
     "id": "bigint",
     "name": "string",
@@ -51,27 +49,22 @@ def expose_source(spark: SparkSession, kafka: KafkaSettings) -> str:
     return views.name(relation)
 
 
-def main(records: int) -> None:
+def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
     with Cluster() as cluster:
         kafka = KafkaSettings(cluster.bootstrap_servers)
         with kafka.admin() as admin:
             admin.create_topics({TOPIC: {"num_partitions": 4, "replication_factor": 1}}, wait_for_metadata=True)
         spark = session()
-        fill(spark, kafka, records)
+        fill(spark, kafka, arguments.rows)
         view = expose_source(spark, kafka)
-        contenders = {"bare Spark": lambda: bare(spark, kafka), "kafka_source": lambda: spark.table(view)}
-        rounds = [{name: run(spark, frame()) for name, frame in contenders.items()} for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
-        print(
-            f"{records} records, medians of {ROUNDS} rounds; ratio to bare Spark by the clock, and of the tasks' processor time"
-        )
-        medians = {
-            name: [median(column) for column in zip(*(taken[name] for taken in rounds), strict=True)] for name in contenders
-        }
-        for name, (clock, processor) in medians.items():
-            ratios = [ours / plain for ours, plain in zip((clock, processor), medians["bare Spark"], strict=True)]
-            print(f"  {name:13s} {clock:6.2f} s {processor:6.2f} s   {ratios[0]:.2f} {ratios[1]:.2f}")
+        contenders = {BARE: lambda: bare(spark, kafka), OURS: lambda: spark.table(view)}
+        taken = [{name: run(spark, frame()) for name, frame in contenders.items()} for _ in range(WARM_UP + arguments.rounds)][
+            WARM_UP:
+        ]
         spark.stop()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    found = []
+    for label, pick in {"by the clock": 0, "in processor time": 1}.items():
+        times = {name: [one[name][pick] for one in taken] for name in contenders}
+        found += figures(f"read {arguments.rows:,} records, {label}", times, BARE, {OURS: MOST})
+        say(f"  read {label}: {found[-1].ratio:.2f}x of bare Spark")
+    return found

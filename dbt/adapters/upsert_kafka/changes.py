@@ -15,7 +15,7 @@ from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, SEQUENCE, V
 from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
 
 KIND, PARTITION = "kind", "partition"
-HASHES_PER_TASK = 250_000
+HASHES_PER_BUCKET = 250_000
 INSERT, UPDATE, DELETE = WRITTEN = ("insert", "update", "delete")
 REPUBLISH = "republish"
 """As it is in the topic already, and written again because of --full-refresh."""
@@ -131,23 +131,29 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
 
 def _first_load(encoded: DataFrame, policy: Policy) -> Changes:
     """The change of a topic without records: every row is new, and rows need not travel to find that their keys are unique."""
+    rows = encoded.select(NULL_KEY, DOOMED, KEY, VALUE, *extras(encoded)).localCheckpoint(eager=True)
     kind = F.when(F.col(NULL_KEY), NULL).when(F.col(DOOMED), GONE).otherwise(INSERT)
-    seen = Observation()
+    frame = rows.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
+    # Counted afterwards: an observation of the rows on their way would take longer.
     counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in (NULL, GONE, INSERT)]
-    rows = encoded.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
-    frame = _held(rows.observe(seen, *counts, _largest().alias("largest")))
-    found = dict(seen.get)
-    # A hash that occurs once is a key that occurs once; only where one does not, the keys themselves are looked at.
-    hashes = frame.where(F.col(KIND) != NULL).select(F.xxhash64(KEY).alias("hash"))
-    # Spark's default of 200 partitions takes as long as the counting itself.
-    partitions = (found[INSERT] + found[GONE]) // HASHES_PER_TASK + 1
-    if not hashes.repartition(partitions, "hash").groupBy("hash").count().where("count > 1").isEmpty():
+    [found] = frame.agg(F.count(F.lit(1)).alias("rows"), *counts, _largest().alias("largest")).collect()
+    by_kind = dict.fromkeys(KINDS, 0) | {kind: found[kind] for kind in (NULL, INSERT)}
+    if _repeats_hashes(rows.where(~F.col(NULL_KEY)).select(F.xxhash64(KEY).alias("hash")), found.rows):
         copies = F.count(F.when(F.col(KIND) != NULL, F.lit(1))).over(Window.partitionBy(KEY))
-        counted = frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND)))
-        frame = _held(counted)
-        found |= dict.fromkeys(KINDS, 0) | {row[KIND]: row["count"] for row in frame.groupBy(KIND).count().collect()}
-    by_kind = {kind: found.get(kind, 0) for kind in KINDS}
-    return Changes(frame, by_kind, sum(by_kind.values()), 0, 0, found["largest"] or 0, policy)
+        frame = _held(frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND))))
+        counted = {row[KIND]: row["count"] for row in frame.groupBy(KIND).count().collect()}
+        by_kind = {kind: counted.get(kind, 0) for kind in KINDS}
+    return Changes(frame, by_kind, found.rows, 0, 0, found.largest or 0, policy)
+
+
+def _repeats_hashes(hashes: DataFrame, number: int) -> bool:
+    """Whether a hash occurs twice: only then the keys themselves must be looked at.
+
+    Hashes travel as arrays, which costs a third of counting them one by one.
+    """
+    buckets = number // HASHES_PER_BUCKET + 1
+    arrays = hashes.groupBy(F.pmod("hash", F.lit(buckets))).agg(F.collect_list("hash").alias("all"))
+    return not arrays.where(F.size("all") > F.size(F.array_distinct("all"))).isEmpty()
 
 
 def _largest() -> Column:

@@ -1,0 +1,43 @@
+"""All benchmarks in one run: `make bench`, or `python -m benchmarks [--rows 1000000] [--rounds 5] [--huge] [--only …]`.
+
+Contenders take turns, so that a busy moment of the machine falls on all of them; medians are compared within one run only.
+The results go to docs/performance: results.json, results.md and a chart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import commands, encode, growth, publishing, read, report
+from benchmarks.measured import Figure
+
+Benchmark = Callable[[argparse.Namespace, Path], list[Figure]]
+SECTIONS: dict[str, Benchmark] = {
+    "publishing": publishing.measure,
+    "growth": growth.measure,
+    "commands": commands.measure,
+    "encode": encode.measure,
+    "read": read.measure,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table that the contenders publish")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of every contender; one more warms up")
+    parser.add_argument("--huge", action="store_true", help="growth up to ten million rows")
+    parser.add_argument(
+        "--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="these; the others keep their results"
+    )
+    arguments = parser.parse_args()
+    for section in arguments.only:
+        with tempfile.TemporaryDirectory(prefix="upsert-kafka-bench-") as folder:
+            report.add(section, SECTIONS[section](arguments, Path(folder)))
+    report.write()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Results on paper: docs/performance/results.json, the same as a table (results.md), and the chart of publishing (chart.svg)."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from benchmarks.measured import Figure
+from dbt.adapters.upsert_kafka.__version__ import version
+from dbt.adapters.upsert_kafka.embedded.node import KAFKA_VERSION
+from dbt.adapters.upsert_kafka.java import find_java
+
+FOLDER = Path(__file__).parents[1] / "docs" / "performance"
+RESULTS = FOLDER / "results.json"
+CHART_OF = "publishing"
+
+
+def add(section: str, figures: list[Figure]) -> None:
+    """Put a section's results into the file; the others stay as they are."""
+    FOLDER.mkdir(exist_ok=True)
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found[section] = {"circumstances": _circumstances(), "figures": [_described(figure) for figure in figures]}
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def write() -> None:
+    found = json.loads(RESULTS.read_text())
+    (FOLDER / "results.md").write_text("\n".join(_page(found)) + "\n")
+    if CHART_OF in found:
+        _chart(found[CHART_OF]["figures"])
+
+
+def _described(figure: Figure) -> dict[str, Any]:
+    rounded = [round(value, 4) for value in figure.values]
+    ratio = None if figure.ratio is None else round(figure.ratio, 3)
+    return {**asdict(figure), "values": rounded, "median": round(figure.median, 4), "ratio": ratio}
+
+
+def _circumstances() -> dict[str, str]:
+    java = subprocess.run([str(find_java()), "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} cores, {memory:.0f} GB, {platform.system()} {platform.machine()}",
+        "load": f"{os.getloadavg()[2]:.1f} on average in the last 15 minutes, this benchmark included",
+        "versions": f"dbt-upsert-kafka {version}, dbt-core {metadata.version('dbt-core')}, Spark {pyspark.__version__}, "
+        f"Kafka {KAFKA_VERSION}, Python {platform.python_version()}, {java}",
+    }
+
+
+def _page(found: dict[str, Any]) -> list[str]:
+    lines = ["# Results", "", "Written by `make bench`; do not edit. Only figures of one section compare: it is one run.", ""]
+    for section, content in found.items():
+        lines += [f"## {section.capitalize()}", ""]
+        lines += [f"- {name}: {value}" for name, value in content["circumstances"].items()]
+        works = dict.fromkeys(figure["work"] for figure in content["figures"])
+        lines += ["", "| Work | Contender | Median | Spread | Ratio | Goal |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+        for work in works:
+            lines += [_row(figure) for figure in content["figures"] if figure["work"] == work]
+        lines.append("")
+    return lines[:-1]
+
+
+def _row(figure: dict[str, Any]) -> str:
+    unit, values = figure["unit"], figure["values"]
+    digits = 0 if figure["median"] >= 100 else 2
+    spread = f"{min(values):,.{digits}f}–{max(values):,.{digits}f}"
+    ratio = "" if figure["ratio"] is None else f"{figure['ratio']:.2f}x"
+    goal = "" if figure["goal"] is None else f"≤ {figure['goal']:.2f}x"
+    contender = f"{figure['contender']} ({figure['note']})" if figure["note"] else figure["contender"]
+    return f"| {figure['work']} | {contender} | {figure['median']:,.{digits}f} {unit} | {spread} | {ratio} | {goal} |"
+
+
+def _chart(figures: list[dict[str, Any]]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    matplotlib.rcParams["svg.hashsalt"] = "dbt-upsert-kafka"
+    most = max(figures, key=lambda figure: _rows(figure["work"]))["work"].split(", ", 1)[1]
+    shown = [figure for figure in figures if figure["work"].endswith(most)]
+    works = list(dict.fromkeys(figure["work"] for figure in shown))
+    drawing, axes = plt.subplots(len(works), 1, figsize=(8, 0.34 * len(shown) + 0.5 * len(works)), sharex=True,
+                                 gridspec_kw={"height_ratios": [sum(f["work"] == w for f in shown) for w in works]})  # fmt: skip
+    for axis, work in zip(axes, works, strict=True):
+        bars = [figure for figure in shown if figure["work"] == work][::-1]
+        colours = [
+            "#2a78b5" if "-once" in figure["contender"] and "Flink" not in figure["contender"] else "#b0b0b0" for figure in bars
+        ]
+        axis.barh([figure["contender"] for figure in bars], [figure["ratio"] for figure in bars], color=colours)
+        for place, figure in enumerate(bars):
+            axis.text(figure["ratio"] + 0.02, place, f"{figure['ratio']:.2f}x", va="center", fontsize=8)
+        axis.axvline(1, color="black", linewidth=0.6)
+        axis.set_title(work, loc="left", fontsize=9)
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xlabel("time, as a multiple of Spark's own Kafka sink writing all rows (shorter is better)", fontsize=8)
+    drawing.tight_layout()
+    drawing.savefig(FOLDER / "chart.svg", metadata={"Date": None})
+
+
+def _rows(work: str) -> int:
+    return int(work.split(", ", 1)[1].split()[0].replace(",", ""))
