@@ -1,12 +1,15 @@
 # Everything runs in .venv, which the first target that needs it builds; nothing has to be activated.
 .DEFAULT_GOAL := help
-.PHONY: help setup test suites fuzz lint format demo clean java
+.PHONY: help setup test suites fuzz bench lint format lock demo clean java
 SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+# Nothing is installed that has not one of the hashes in requirements*.txt; that goes for what packages are built with, too.
+PIP = $(PY) -m pip install --disable-pip-version-check
 # dbt's own suites run dbt in this process, with a Spark of their own; a JVM for small queries needs no best compiler.
 SUITES = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(PY) -m pytest tests/adapter_suites
+LOCK = $(VENV)/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet $(ARGS)
 # Test files are spread over as many processes, each with a broker and a Spark of its own (3 GB).
 JOBS ?= 2
 SPREAD = -n $(JOBS) --dist loadfile
@@ -16,8 +19,10 @@ help:
 	@echo 'make test    lint, types and all tests, on a real Kafka and a real Spark'
 	@echo 'make suites  the adapter suites of dbt itself (about ten minutes)'
 	@echo 'make fuzz    hostile options, profiles and messages, 100,000 and more (half an hour)'
+	@echo 'make bench   speed against bare Spark and Flink, into docs/performance (half an hour, on a calm machine)'
 	@echo 'make lint    ruff and mypy'
 	@echo 'make format  let ruff write the layout'
+	@echo 'make lock    pin what pyproject.toml asks for, with hashes, into requirements*.txt'
 	@echo 'make setup   build $(VENV) only'
 	@echo 'make clean   remove $(VENV) and what the demo left'
 
@@ -41,6 +46,15 @@ format: $(READY)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+bench: $(READY)
+	$(PY) -m benchmarks $(ARGS)
+
+# Keeps the pins that there are; say ARGS=--upgrade for newer ones.
+lock: $(READY)
+	$(PY) -m pip install --quiet uv
+	$(LOCK) --extra dev pyproject.toml -o requirements.txt
+	echo 'editables hatchling setuptools wheel' | tr ' ' '\n' | $(LOCK) - -c requirements.txt -o requirements-build.txt
+
 demo: $(READY)
 	@$(PY) examples/pageviews/demo.py
 
@@ -57,13 +71,15 @@ java:
 		echo "Java 17 or newer is needed and '$$java' is version $$version: install a newer one or set JAVA_HOME" >&2; exit 1; \
 	fi
 
-$(READY): pyproject.toml constraints.txt | java
+$(READY): pyproject.toml requirements.txt requirements-build.txt | java
 	@python=; for candidate in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
 		if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then python=$$candidate; break; fi; \
 	done; \
 	if [ -z "$$python" ]; then echo "Python 3.11, 3.12 or 3.13 is needed and was not found: install one or say make PYTHON=/path/to/python" >&2; exit 1; fi; \
 	echo "Building $(VENV) with $$python (a few minutes, once)"; \
 	"$$python" -m venv --clear $(VENV)
-	$(PY) -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) --require-hashes -r requirements-build.txt
+	$(PIP) --require-hashes --no-deps --no-build-isolation -r requirements.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	$(VENV)/bin/upsert-kafka warm-up
 	@touch $(READY)
