@@ -10,17 +10,11 @@ NO_USERS = (
 NO_MATERIALIZED_VIEWS = "Spark has no materialized views; a topic of upsert_kafka is read through a view that is always current"
 NO_FUNCTIONS = "functions as nodes of a project are not supported by dbt-spark"
 
-NOT_YET = "not verified on this adapter yet"
-
 REASONS = {
     "aliases.test_aliases.BaseSameAliasDifferentDatabases": ONE_DATABASE,
     "basic.test_get_catalog_for_single_relation.BaseGetCatalogForSingleRelation": (
         "an optional capability that dbt-spark does not have; the catalog is read by schema"
     ),
-    "basic.test_docs_generate.BaseDocsGenerate": NOT_YET,
-    "basic.test_docs_generate.BaseDocsGenReferences": NOT_YET,
-    "column_types.test_column_types.BasePostgresColumnTypes": NOT_YET,
-    "empty.test_empty.MetadataWithEmptyFlag": NOT_YET,
     "dbt_clone.test_dbt_clone.BaseCloneSameSourceAndTarget": f"{ONE_DATABASE}, and the suite's SQL names a database",
     "empty.test_empty.BaseTestEmptySeedFlag": "dbt-core 1.11 has no `dbt seed --empty`",
     "utils.test_current_timestamp.BaseCurrentTimestampAware": (
@@ -31,13 +25,7 @@ REASONS = {
     ),
 }
 # All classes of a folder.
-FOLDERS = {
-    "functions": NO_FUNCTIONS,
-    "grants": NO_USERS,
-    "incremental": f"{NOT_YET} (the incremental suites of `basic` run)",
-    "materialized_view": NO_MATERIALIZED_VIEWS,
-    "simple_snapshot": f"{NOT_YET} (the snapshot suites of `basic` run)",
-}
+FOLDERS = {"functions": NO_FUNCTIONS, "grants": NO_USERS, "materialized_view": NO_MATERIALIZED_VIEWS}
 
 
 def reason(suite: str) -> str | None:

@@ -14,9 +14,11 @@ from dbt.tests.adapter.caching.test_caching import (
 from dbt.tests.adapter.dbt_clone.test_dbt_clone import BaseCloneNotPossible, BaseClonePossible, BaseCloneSameTargetAndState
 from dbt.tests.adapter.dbt_debug.test_dbt_debug import BaseDebugInvalidProjectPostgres, BaseDebugPostgres
 from dbt.tests.adapter.dbt_show.test_dbt_show import BaseShowDoesNotHandleDoubleLimit, BaseShowLimit, BaseShowSqlHeader
+from dbt.tests.adapter.empty import _models
 from dbt.tests.adapter.empty.test_empty import (
     BaseTestEmpty,
     BaseTestEmptyInlineSourceRef,
+    MetadataWithEmptyFlag,
 )
 from dbt.tests.adapter.query_comment.test_query_comment import (
     BaseEmptyQueryComments,
@@ -79,6 +81,18 @@ class TestEmpty(BaseTestEmpty):
 
 class TestEmptyInlineSourceRef(BaseTestEmptyInlineSourceRef):
     pass
+
+
+class TestMetadataWithEmptyFlag(MetadataWithEmptyFlag):
+    file_format = "delta"
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        given = {
+            name.lower(): getattr(_models, name) for name in vars(_models) if name.isupper() and name not in ("SEED", "SCHEMA")
+        }
+        spark = {name: sql.replace('"varchar"', '"string"') for name, sql in given.items()}
+        return {"schema.yml": _models.SCHEMA, **{f"{name}.sql": sql for name, sql in spark.items()}}
 
 
 class TestSampleMode(BaseSampleModeTest):

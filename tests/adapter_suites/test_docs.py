@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from dbt.artifacts.schemas.catalog import CatalogArtifact
+from dbt.tests.adapter.basic import expected_catalog
+from dbt.tests.adapter.basic.test_docs_generate import BaseDocsGenerate, BaseDocsGenReferences
 from dbt.tests.adapter.catalog import files as catalog_files
 from dbt.tests.adapter.catalog.relation_types import CatalogRelationTypes
 from dbt.tests.adapter.persist_docs.test_persist_docs import (
@@ -15,6 +19,45 @@ from dbt.tests.adapter.persist_docs.test_persist_docs import (
     BasePersistDocsQuotedDescriptionNotAppliedOnMismatch,
 )
 from dbt.tests.fixtures.project import TestProjInfo
+
+TYPES = {"id_type": "bigint", "text_type": "string", "time_type": "timestamp", "view_type": "view", "table_type": "table"}
+
+
+class TestDocsGenerate(BaseDocsGenerate):
+    @pytest.fixture(scope="class")
+    def expected_catalog(self, project: TestProjInfo) -> dict[str, Any]:
+        return expected_catalog.base_expected_catalog(
+            project, role=None, model_stats=expected_catalog.no_stats(), seed_stats=size(), **TYPES
+        )
+
+
+class TestDocsGenReferences(BaseDocsGenReferences):
+    @pytest.fixture(scope="class")
+    def expected_catalog(self, project: TestProjInfo) -> dict[str, Any]:
+        return expected_catalog.expected_references_catalog(
+            project,
+            role=None,
+            model_stats=expected_catalog.no_stats(),
+            seed_stats=size(),
+            bigint_type="bigint",
+            **TYPES,
+        )
+
+
+class AnyNumber:
+    """Equals every number: dbt's artifacts have whole ones as float."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (int, float))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def size() -> dict[str, Any]:
+    """What Spark knows of a table of its own."""
+    label = {"id": "bytes", "label": "bytes", "value": AnyNumber(), "description": "", "include": True}
+    has = {**expected_catalog.no_stats()["has_stats"], "value": True}
+    return {"bytes": label, "has_stats": has}
 
 
 class TestCatalogRelationTypes(CatalogRelationTypes):

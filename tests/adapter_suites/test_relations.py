@@ -8,6 +8,8 @@ import re
 import pytest
 from dbt.tests.adapter.aliases import fixtures
 from dbt.tests.adapter.aliases.test_aliases import BaseAliasErrors, BaseAliases, BaseSameAliasDifferentSchemas
+from dbt.tests.adapter.column_types import fixtures as column_types
+from dbt.tests.adapter.column_types.test_column_types import BasePostgresColumnTypes
 from dbt.tests.adapter.concurrency.test_concurrency import BaseConcurrency
 from dbt.tests.adapter.ephemeral.test_ephemeral import BaseEphemeralErrorHandling, BaseEphemeralMulti, BaseEphemeralNested
 from dbt.tests.adapter.relations.test_changing_relation_type import BaseChangeRelationTypeValidator
@@ -38,6 +40,13 @@ class TestAliasErrors(SparkMacros, BaseAliasErrors):
 
 class TestSameAliasDifferentSchemas(SparkMacros, BaseSameAliasDifferentSchemas):
     pass
+
+
+class TestColumnTypes(BasePostgresColumnTypes):
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        sql = column_types.model_sql.replace("double precision", "double").replace("::numeric", "::decimal(3,1)")
+        return {"model.sql": in_spark_sql(sql).replace("::text", "::string"), "schema.yml": column_types.schema_yml}
 
 
 class TestConcurrency(BaseConcurrency):
