@@ -64,31 +64,32 @@ def test_pageviews_by_region_and_a_group_that_reads_on_when_all_went_well(
     project = dbt_project({**FILES, "dbt_project.yml": f"{PROJECT}{HOOK}vars: {{views: {topic}}}\n"})
     write(broker, topic, [view(1, "north"), view(2, "north"), view(3, "south")])
 
-    first = project.succeed("build")
-    assert first.message("pageviews_per_region") == "+2 ~0 -0 =0"
-    assert first.response("pageviews")["slice"] == {topic: {"0": [0, 3]}}
-    assert first.message("archive") == "+3"
-    assert committed(broker, topic) == 3
+    with project.one_process():
+        first = project.succeed("build")
+        assert first.message("pageviews_per_region") == "+2 ~0 -0 =0"
+        assert first.response("pageviews")["slice"] == {topic: {"0": [0, 3]}}
+        assert first.message("archive") == "+3"
+        assert committed(broker, topic) == 3
 
-    write(broker, topic, [view(4, "south")])
-    second = project.run("build", "--vars", json.dumps({"broken": True}))
-    assert second.exit_code == 1 and "archive did not succeed" in second.output
-    # The table needs no group: it saw the new event, and only its region is published.
-    assert second.message("pageviews_per_region") == "+0 ~1 -0 =1"
-    assert committed(broker, topic) == 3
+        write(broker, topic, [view(4, "south")])
+        second = project.run("build", "--vars", json.dumps({"broken": True}))
+        assert second.exit_code == 1 and "archive did not succeed" in second.output
+        # The table needs no group: it saw the new event, and only its region is published.
+        assert second.message("pageviews_per_region") == "+0 ~1 -0 =1"
+        assert committed(broker, topic) == 3
 
-    third = project.succeed("build")
-    assert third.message("pageviews_per_region") == "+0 ~0 -0 =2"
-    assert third.response("new_pageviews")["slice"] == {topic: {"0": [3, 4]}}
-    assert third.message("archive") == "+1"
-    assert committed(broker, topic) == 4
-    assert [record.value for record in read_topic(broker, f"{topic}_archive")][-1] == b"4,south"
+        third = project.succeed("build")
+        assert third.message("pageviews_per_region") == "+0 ~0 -0 =2"
+        assert third.response("new_pageviews")["slice"] == {topic: {"0": [3, 4]}}
+        assert third.message("archive") == "+1"
+        assert committed(broker, topic) == 4
+        assert [record.value for record in read_topic(broker, f"{topic}_archive")][-1] == b"4,south"
 
-    fresh = project.succeed("source", "freshness")
-    assert "PASS freshness of topics.pageviews" in fresh.output
-    shown: dict[str, Any] = json.loads(
-        _json(project.succeed("show", "--select", "pageviews", "--output", "json", "--quiet").output)
-    )
+        fresh = project.succeed("source", "freshness")
+        assert "PASS freshness of topics.pageviews" in fresh.output
+        shown: dict[str, Any] = json.loads(
+            _json(project.succeed("show", "--select", "pageviews", "--output", "json", "--quiet").output)
+        )
     assert len(shown["show"]) == 4 and shown["show"][0]["viewtime"].startswith("2024-02-29T12:34:56.789")
 
 

@@ -187,8 +187,9 @@ def test_properties_reach_the_clients_that_they_are_for(dbt_project: Callable[..
         }
     )
 
-    first = project.run("run")
-    again = project.run("run", "--select", "for_the_reader")
+    with project.one_process():
+        first = project.run("run")
+        again = project.run("run", "--select", "for_the_reader")
 
     # A topic without records is not read, and a producer polls nothing.
     assert statuses(first) == {"for_the_producer": "error", "for_the_reader": "success", "misspelt": "success"}

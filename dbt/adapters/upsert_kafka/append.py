@@ -6,7 +6,6 @@ Leaves to `publish` the runs that compare with the topic (update modes, change e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -71,9 +70,10 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
             for difference in topics.differences(topic, request.wanted):
                 logger.warning(f"{request.model}: {difference}")
         topics.check_rights(topic, "WRITE")
-    delivered: dict[str, Any] = {}
+    delivery = None
     if count:
         unplaced = computed.withColumn(PARTITION, F.lit(None).cast("int"))
-        delivered = publish.described(publish.deliver(unplaced, partitioner, topic, request, count))
-    publish.expose(spark, layout, request, made)
+        delivery = publish.deliver(unplaced, partitioner, topic, request, count)
+    publish.expose(spark, layout, request, made, topic, delivery)
+    delivered = publish.described(delivery) if delivery else {}
     return Appended(_message=f"+{count}", rows_affected=count, topic=request.topic, appended=count, dropped=nulls, **delivered)

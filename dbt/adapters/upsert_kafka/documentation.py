@@ -6,6 +6,7 @@ Leaves to `topics` how a topic is asked, and to `views` what a run left in the c
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -30,6 +31,10 @@ DESCRIPTIONS = {
     "cleanup policy": "",
     "retention": "",
     "last record": "the timestamp of the newest message",
+    "last publication": "when a run of this project last wrote to the topic",
+    "lag": "messages of other writers since then",
+    "avro key": "the schema of the records' keys",
+    "avro value": "the schema of the records' values",
 }
 
 
@@ -65,11 +70,15 @@ def columns(
         }
 
 
-def line(name: str, found: Statistics | None) -> str:
-    """A topic in one line."""
+def line(name: str, found: Statistics | None, state: Mapping[str, str]) -> str:
+    """A topic in one line.
+
+    Args:
+        state: what the last run left in the catalog.
+    """
     if found is None:
         return f"topic '{name}', not there yet"
-    shown = {label: value for label, value in _shown(name, found).items() if label != "topic"}
+    shown = _shown(found, state if state.get(views.TOPIC) == name else {})
     return f"topic '{name}', " + ", ".join(f"{label} {value}" for label, value in shown.items())
 
 
@@ -84,7 +93,12 @@ def _topic(spark: SparkSession, relation: UpsertKafkaRelation, kafka: Callable[[
     except (UpsertKafkaError, KafkaError) as error:
         logger.warning(f"{relation}: topic '{name}' has no statistics in the catalog: {error}")
         found = None
-    shown = _shown(name, found)
+    schemas = {key.removeprefix(views.AVRO): schema for key, schema in state.items() if key.startswith(views.AVRO)}
+    shown = {
+        "topic": name,
+        **(_shown(found, state) if found else {}),
+        **{f"avro {role}": schema for role, schema in schemas.items()},
+    }
     return {
         f"stats:{label.replace(' ', '_')}:{part}": value
         for label, text in shown.items()
@@ -92,18 +106,24 @@ def _topic(spark: SparkSession, relation: UpsertKafkaRelation, kafka: Callable[[
     }
 
 
-def _shown(name: str, found: Statistics | None) -> Mapping[str, Any]:
-    if found is None:
-        return {"topic": name}
+def _shown(found: Statistics, state: Mapping[str, str]) -> Mapping[str, Any]:
     newest = found.newest_millis
     return {
-        "topic": name,
         "partitions": found.partitions,
         "records": found.records,
         **({} if found.bytes is None else {"bytes": found.bytes}),
         **({} if found.cleanup_policy is None else {"cleanup policy": found.cleanup_policy, "retention": _retention(found)}),
         **({} if newest is None else {"last record": dt.datetime.fromtimestamp(newest / 1000, dt.UTC).isoformat(" ", "seconds")}),
+        **_since(found, json.loads(state.get(views.PUBLICATION, "null"))),
     }
+
+
+def _since(found: Statistics, publication: dict[str, Any] | None) -> dict[str, Any]:
+    if publication is None:
+        return {}
+    before = publication["end"]
+    lag = sum(max(0, end - before.get(str(partition), 0)) for partition, end in found.end.items())
+    return {"last publication": publication["at"], "lag": lag}
 
 
 def _retention(found: Statistics) -> str:

@@ -253,7 +253,8 @@ class UpsertKafkaAdapter(SparkAdapter):
             node, topic = entry["node"], entry["topic"]
             with self._kafka(_parsed(node)).admin() as admin:
                 found = topics.statistics(admin, topic)
-            lines.append(f"{node['name']}: {documentation.line(topic, found)}")
+            state = views.state(self._handle().spark, self.Relation.create(schema=node["schema"], identifier=node["alias"]))
+            lines.append(f"{node['name']}: {documentation.line(topic, found, state)}")
         return lines or ["no model of this project writes to a topic"]
 
     @available.parse(lambda *args, **kwargs: [])

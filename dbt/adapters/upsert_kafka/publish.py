@@ -160,7 +160,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     delivery = None
     if change.to_write:
         delivery = deliver(_records(spark, change, layout, topic, request), partitioner, topic, request, change.messages)
-    expose(spark, layout, request, made)
+    expose(spark, layout, request, made, topic, delivery)
     return _publication("", request.topic, change, delivery)
 
 
@@ -260,7 +260,14 @@ def _compare(
     return change
 
 
-def expose(spark: SparkSession, layout: Records, request: Request, made: bool = False) -> None:
+def expose(
+    spark: SparkSession,
+    layout: Records,
+    request: Request,
+    made: bool = False,
+    topic: Topic | None = None,
+    delivery: Delivery | None = None,
+) -> None:
     published = request.mode == "publish"
     if request.options.materialization == KAFKA:
         skips = request.options.ignore_parse_errors
@@ -269,13 +276,31 @@ def expose(spark: SparkSession, layout: Records, request: Request, made: bool = 
         query = views.last_per_key(request.relation, layout, request.options.ignore_parse_errors)
     owner = views.Ownership(request.project, request.options.bootstrap_servers, made)
     former = views.expose(
-        spark, request.relation, request.existing, request.topic, request.kafka, layout, published, query, request.comments, owner
+        spark,
+        request.relation,
+        request.existing,
+        request.topic,
+        request.kafka,
+        layout,
+        published,
+        query,
+        request.comments,
+        owner,
+        end=_end(topic, delivery) if topic and delivery else None,
     )
     if former is not None:
         logger.warning(
             f"{request.model}: publishes to '{request.topic}' now; its former topic '{former}' is left as it is "
             "(dbt run-operation orphan_topics lists it if this project made it)"
         )
+
+
+def _end(topic: Topic, delivery: Delivery) -> dict[int, int] | None:
+    """Where the topic's partitions end after the delivery, as far as the sink was told."""
+    if delivery.offsets is None:
+        return None
+    marker = 1 if delivery.transactional_id else 0
+    return {**topic.end, **{partition: last + 1 + marker for partition, (_, last) in delivery.offsets.items()}}
 
 
 def _moved(warnings: list[str], request: Request) -> None:

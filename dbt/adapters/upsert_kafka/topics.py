@@ -67,6 +67,7 @@ class Statistics:
     """None where the topic's settings may not be asked."""
     retention_millis: int
     newest_millis: int | None
+    end: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,7 @@ def statistics(admin: KafkaAdminClient, name: str) -> Statistics | None:
         cleanup_policy=topic.cleanup_policy,
         retention_millis=int(settings.get("retention.ms", -1)),
         newest_millis=max(millis, default=None),
+        end=topic.end,
     )
 
 

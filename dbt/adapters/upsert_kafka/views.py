@@ -5,6 +5,7 @@ Both read the real topic, in this process and in any later one. Leaves to `recor
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ FINGERPRINT, KEY_LAYOUT, PUBLISHED = f"{OURS}fingerprint", f"{OURS}key_layout", 
 TOPIC, SERVERS, PROJECT = f"{OURS}topic", f"{OURS}bootstrap_servers", f"{OURS}project"
 # Topics that runs of the project made for this relation, former ones included: what an orphan is known by.
 MADE = f"{OURS}made"
+# What the documentation shows: the schemas of avro records by role, and when a run wrote last, up to which offsets.
+AVRO, PUBLICATION = f"{OURS}avro_", f"{OURS}publication"
 
 # Inside a partition the offset decides which record is the last; between partitions only others' writes need deciding.
 # Spark leaves out what a query over it does not use.
@@ -72,11 +75,13 @@ def expose(
     query: str,
     comments: Comments | None = None,
     owner: Ownership | None = None,
+    end: Mapping[int, int] | None = None,
 ) -> str | None:
     """Show all that the topic holds as `query` says.
 
     Args:
         published: whether a run has published; --empty makes a view too.
+        end: where each partition ends after what this run wrote, None if it wrote nothing.
 
     Returns:
         The topic that the relation showed before, if that was another one.
@@ -92,8 +97,13 @@ def expose(
         PROJECT: owner.project,
         **({SERVERS: owner.servers} if owner.servers else {}),
         **({MADE: json.dumps(sorted(made))} if made else {}),
+        **{f"{AVRO}{role}": schema for role, schema in records.avro_schemas().items()},
+        **({PUBLICATION: before[PUBLICATION]} if PUBLICATION in before and before.get(TOPIC) == topic else {}),
     }
     create(spark, relation, existing, before, whole_topic(topic, kafka), query, facts, comments)
+    if end is not None:
+        at = dt.datetime.now(dt.UTC).isoformat(" ", "seconds")
+        remember(spark, relation, {PUBLICATION: json.dumps({"at": at, "end": end})})
     return before[TOPIC] if before.get(TOPIC, topic) != topic else None
 
 
