@@ -12,12 +12,12 @@ SUITES = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(PY) -m p
 LOCK = $(VENV)/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet $(ARGS)
 # Test files are spread over as many processes, each with a broker and a Spark of its own (3 GB).
 JOBS ?= 2
-SPREAD = -n $(JOBS) --dist loadfile
+SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 help:
 	@echo 'make demo    a model becomes a Kafka topic: seed, run, test, change, run again'
-	@echo 'make test    lint, types and all tests, on a real Kafka and a real Spark'
-	@echo 'make suites  the adapter suites of dbt itself (about ten minutes)'
+	@echo 'make test    lint, types and all tests, on a real Kafka and a real Spark, the suites among them'
+	@echo 'make suites  the adapter suites of dbt itself'
 	@echo 'make fuzz    hostile options, profiles and messages, 100,000 and more (half an hour)'
 	@echo 'make bench   speed against bare Spark and Flink, into docs/performance (half an hour, on a calm machine)'
 	@echo 'make lint    ruff and mypy'
@@ -30,6 +30,7 @@ setup: $(READY)
 
 test: lint
 	$(PY) -m pytest $(or $(ARGS),$(SPREAD))
+	$(if $(ARGS),,$(SUITES) $(SPREAD))
 
 suites: $(READY)
 	$(SUITES) $(SPREAD) $(ARGS)

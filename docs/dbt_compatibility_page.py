@@ -46,7 +46,7 @@ def suites() -> dict[str, type]:
 
 
 def ours() -> list[type]:
-    """The classes that `make suites` runs."""
+    """Our classes in `tests/adapter_suites`."""
     return [suite for module in _modules(OURS) for name, suite in _classes(module) if name.startswith("Test")]
 
 
@@ -79,7 +79,8 @@ def render() -> str:
     parts = [
         INTRODUCTION,
         "## dbt's own adapter suites\n\n",
-        f"{number} of the {len(ran)} classes of dbt-tests-adapter run, by {len(ours())} test classes (`make suites`).\n",
+        f"{number} of the {len(ran)} classes of dbt-tests-adapter run, by {len(ours())} test classes, in `make test` "
+        "(`make suites` for them alone).\n",
         f"Variants in which a topic takes the place of a table: {topics}.\n\n",
         "| suite | runs |\n|---|---|\n",
         *(f"| {folder} | {', '.join(names)} |\n" for folder, names in _by_folder(p for p, by in ran.items() if by)),

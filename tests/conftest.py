@@ -15,9 +15,38 @@ from pyspark.sql import SparkSession
 from tests.dbt_project import QUICK_JVM, Project
 from tests.services import Cluster, SchemaRegistry
 
+# Files that take minutes, the longest first: started last, one of them would keep a single worker busy at the end.
+LONG = [
+    "test_kills",
+    "test_upsert_kafka",
+    "test_security",
+    "test_every_resource",
+    "test_kafka_source",
+    "test_kafka_sink",
+    "test_delivery",
+    "test_kafka_3",
+    "test_cluster",
+    "test_kafka_source_dbt",
+    "test_embedded_broker",
+    "test_model_options",
+    # Of dbt's suites, which run by themselves.
+    "test_incremental",
+    "test_snapshots",
+    "test_relations",
+    "test_constraints",
+    "test_hooks",
+    "test_tests",
+    "test_docs",
+    "test_commands",
+]
+
 # The environment of who runs the tests must not decide their outcome.
 for _name in [name for name in os.environ if name.startswith("DBT_")]:
     del os.environ[_name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,14 @@ What needs a process of its own (catalog, sessions, exit codes) is tested throug
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbt.adapters.contracts.relation import RelationType
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 
-from dbt.adapters.upsert_kafka import options, publish
+from dbt.adapters.upsert_kafka import append, options, publish
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.publish import Request
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
@@ -47,7 +47,8 @@ class Table:
         settings = {**self.options, **config}
         parsed = options.parse(self.materialization, "users", {"materialized": self.materialization, **settings})
         relation = UpsertKafkaRelation.create(schema=self.schema, identifier="users", type=RelationType.View)
-        publication = self._run(parsed)(
+        run = append.append if parsed.appends else publish.publish
+        publication = run(
             self.spark,
             self._frame(rows, columns),
             Request(
@@ -67,9 +68,6 @@ class Table:
         )
         self.published = self.published or request.get("mode") != "preview"
         return publication
-
-    def _run(self, parsed: options.ModelOptions) -> Callable[..., Any]:
-        return publish.publish
 
     def _frame(self, rows: Rows | DataFrame | str, columns: str | None) -> DataFrame:
         if isinstance(rows, str):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from dbt.tests.util import get_connection
 
 from dbt.adapters.upsert_kafka import session
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
-from tests.adapter_suites.spark_sql import in_spark_sql
+from tests.adapter_suites.spark_sql import in_spark_sql, without_database
 from tests.dbt_project import QUICK_SPARK
 
 SPARK = {
@@ -32,6 +33,9 @@ SPARK = {
     "spark.sql.adaptive.enabled": "false",
     # Delta reads its log with 50 tasks otherwise.
     "spark.databricks.delta.snapshotPartitions": 1,
+    # Through another of Hadoop's interfaces, which starts no program (readlink) for every look at a file.
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.databricks.delta.stats.collect": "false",
 }
 
 # The suites' fixtures, below which ours take the place of some.
@@ -59,13 +63,16 @@ def dbt_profile_target(request: pytest.FixtureRequest, profile: dict[str, Any]) 
 
 
 @pytest.fixture(scope="class")
-def project(project_setup: TestProjInfo, project_files: None) -> TestProjInfo:
+def project(project_setup: TestProjInfo, project_files: None, dbt_profile_target: dict[str, Any]) -> TestProjInfo:
     """The suites' own SQL is written for Postgres; their statements are run in Spark's spelling."""
-    as_written = project_setup.run_sql
+    as_written, file_format = project_setup.run_sql, dbt_profile_target["file_format"]
+    for file in Path(project_setup.project_root, "snapshots").glob("*.sql"):
+        file.write_text(without_database(file.read_text()))
 
     def run_sql(sql: str, fetch: str | None = None) -> Any:
-        # Postgres takes a literal as what the column is; a setting holds for one connection.
-        return as_written("set spark.sql.storeAssignmentPolicy = legacy; " + in_spark_sql(sql), fetch)
+        # Postgres takes a literal as what the column is, and changes rows of any table; a setting holds for one connection.
+        settings = f"set spark.sql.storeAssignmentPolicy = legacy; set spark.sql.sources.default = {file_format}; "
+        return as_written(settings + in_spark_sql(without_database(sql)), fetch)
 
     def get_tables_in_schema() -> dict[str, str]:
         with get_connection(project_setup.adapter) as _:

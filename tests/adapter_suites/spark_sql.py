@@ -19,3 +19,8 @@ def in_spark_sql(text: str) -> str:
 def files(given: Mapping[str, str]) -> dict[str, str]:
     """The files of a suite, each in Spark's spelling."""
     return {name: in_spark_sql(text) for name, text in given.items()}
+
+
+def without_database(text: str) -> str:
+    """The same names without a database, of which Spark has one and dbt-spark calls it None."""
+    return re.sub(r"(\{database\}|\{\{ ?target\.database ?\}\}|\bNone)\.", "", text)

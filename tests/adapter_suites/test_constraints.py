@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 from dbt.tests.adapter.constraints import fixtures
 from dbt.tests.adapter.constraints.test_constraints import (
@@ -37,7 +39,28 @@ select id, color, date_day from (
 """
 
 
-class SparkTypes:
+class Files:
+    """A suite's project, its types in Spark's words."""
+
+    files: ClassVar[dict[str, str]]
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        return {name: spark_types(text) for name, text in self.files.items()}
+
+
+class Ddl(Files):
+    """Delta's tables, which can be replaced, and what dbt is to run for them."""
+
+    file_format = "delta"
+    sql = TABLE
+
+    @pytest.fixture(scope="class")
+    def expected_sql(self) -> str:
+        return self.sql
+
+
+class SparkTypes(Files):
     """A value, its type in YAML, and the type as dbt's table of differences has it."""
 
     @pytest.fixture
@@ -61,37 +84,37 @@ class SparkTypes:
 
 
 class TestTableConstraintsColumnsEqual(SparkTypes, BaseTableConstraintsColumnsEqual):
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {
-            "my_model_wrong_order.sql": fixtures.my_model_wrong_order_sql,
-            "my_model_wrong_name.sql": fixtures.my_model_wrong_name_sql,
-            "constraints_schema.yml": spark_types(fixtures.model_schema_yml),
-        }
+    files: ClassVar = {
+        "my_model_wrong_order.sql": fixtures.my_model_wrong_order_sql,
+        "my_model_wrong_name.sql": fixtures.my_model_wrong_name_sql,
+        "constraints_schema.yml": fixtures.model_schema_yml,
+    }
 
 
 class TestViewConstraintsColumnsEqual(SparkTypes, BaseViewConstraintsColumnsEqual):
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {
-            "my_model_wrong_order.sql": fixtures.my_model_view_wrong_order_sql,
-            "my_model_wrong_name.sql": fixtures.my_model_view_wrong_name_sql,
-            "constraints_schema.yml": spark_types(fixtures.model_schema_yml),
-        }
+    files: ClassVar = {
+        "my_model_wrong_order.sql": fixtures.my_model_view_wrong_order_sql,
+        "my_model_wrong_name.sql": fixtures.my_model_view_wrong_name_sql,
+        "constraints_schema.yml": fixtures.model_schema_yml,
+    }
 
 
 class TestIncrementalConstraintsColumnsEqual(SparkTypes, BaseIncrementalConstraintsColumnsEqual):
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {
-            "my_model_wrong_order.sql": fixtures.my_model_incremental_wrong_order_sql,
-            "my_model_wrong_name.sql": fixtures.my_model_incremental_wrong_name_sql,
-            "constraints_schema.yml": spark_types(fixtures.model_schema_yml),
-        }
+    files: ClassVar = {
+        "my_model_wrong_order.sql": fixtures.my_model_incremental_wrong_order_sql,
+        "my_model_wrong_name.sql": fixtures.my_model_incremental_wrong_name_sql,
+        "constraints_schema.yml": fixtures.model_schema_yml,
+    }
 
 
 class TestUpsertKafkaConstraintsColumnsEqual(SparkTypes, BaseConstraintsColumnsEqual):
     """The same contract, before anything is published."""
+
+    files: ClassVar = {
+        "my_model_wrong_order.sql": published(fixtures.my_model_wrong_order_sql),
+        "my_model_wrong_name.sql": published(fixtures.my_model_wrong_name_sql),
+        "constraints_schema.yml": fixtures.model_schema_yml,
+    }
 
     @pytest.fixture(autouse=True)
     def published_types(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,81 +123,44 @@ class TestUpsertKafkaConstraintsColumnsEqual(SparkTypes, BaseConstraintsColumnsE
         sql = fixtures.my_model_data_type_sql.replace("materialized", key)
         monkeypatch.setattr(fixtures, "my_model_data_type_sql", published(sql))
 
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {
-            "my_model_wrong_order.sql": published(fixtures.my_model_wrong_order_sql),
-            "my_model_wrong_name.sql": published(fixtures.my_model_wrong_name_sql),
-            "constraints_schema.yml": spark_types(fixtures.model_schema_yml),
-        }
+
+class TestConstraintsRuntimeDdlEnforcement(Ddl, BaseConstraintsRuntimeDdlEnforcement):
+    files: ClassVar = {
+        "my_model.sql": fixtures.my_model_wrong_order_depends_on_fk_sql,
+        "foreign_key_model.sql": fixtures.foreign_key_model_sql,
+        "constraints_schema.yml": fixtures.model_fk_constraint_schema_yml,
+    }
 
 
-class TestConstraintsRuntimeDdlEnforcement(BaseConstraintsRuntimeDdlEnforcement):
-    file_format = "delta"
-
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {
-            "my_model.sql": fixtures.my_model_wrong_order_depends_on_fk_sql,
-            "foreign_key_model.sql": fixtures.foreign_key_model_sql,
-            "constraints_schema.yml": spark_types(fixtures.model_fk_constraint_schema_yml),
-        }
-
-    @pytest.fixture(scope="class")
-    def expected_sql(self) -> str:
-        return TABLE
+class TestIncrementalConstraintsRuntimeDdlEnforcement(Ddl, BaseIncrementalConstraintsRuntimeDdlEnforcement):
+    files: ClassVar = {
+        "my_model.sql": fixtures.my_model_incremental_wrong_order_depends_on_fk_sql,
+        "foreign_key_model.sql": fixtures.foreign_key_model_sql,
+        "constraints_schema.yml": fixtures.model_fk_constraint_schema_yml,
+    }
 
 
-class TestIncrementalConstraintsRuntimeDdlEnforcement(BaseIncrementalConstraintsRuntimeDdlEnforcement):
-    file_format = "delta"
-
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {
-            "my_model.sql": fixtures.my_model_incremental_wrong_order_depends_on_fk_sql,
-            "foreign_key_model.sql": fixtures.foreign_key_model_sql,
-            "constraints_schema.yml": spark_types(fixtures.model_fk_constraint_schema_yml),
-        }
-
-    @pytest.fixture(scope="class")
-    def expected_sql(self) -> str:
-        return TABLE
+class TestModelConstraintsRuntimeEnforcement(Ddl, BaseModelConstraintsRuntimeEnforcement):
+    files: ClassVar = {
+        "my_model.sql": fixtures.my_model_wrong_order_depends_on_fk_sql,
+        "foreign_key_model.sql": fixtures.foreign_key_model_sql,
+        "constraints_schema.yml": fixtures.constrained_model_schema_yml,
+    }
 
 
-class TestModelConstraintsRuntimeEnforcement(BaseModelConstraintsRuntimeEnforcement):
-    file_format = "delta"
-
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {
-            "my_model.sql": fixtures.my_model_wrong_order_depends_on_fk_sql,
-            "foreign_key_model.sql": fixtures.foreign_key_model_sql,
-            "constraints_schema.yml": spark_types(fixtures.constrained_model_schema_yml),
-        }
-
-    @pytest.fixture(scope="class")
-    def expected_sql(self) -> str:
-        return TABLE
-
-
-class TestConstraintQuotedColumn(BaseConstraintQuotedColumn):
-    file_format = "delta"
-
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        schema = spark_types(fixtures.model_quoted_column_schema_yml).replace('"from"', "`from`")
-        return {"my_model.sql": fixtures.my_model_with_quoted_column_name_sql, "constraints_schema.yml": schema}
-
-    @pytest.fixture(scope="class")
-    def expected_sql(self) -> str:
-        return """
+class TestConstraintQuotedColumn(Ddl, BaseConstraintQuotedColumn):
+    sql = """
 create or replace table <model_identifier> using delta as
 select id, `from`, date_day from (
     select 'blue' as `from`, 1 as id, '2019-01-01' as date_day ) as model_subq
 """
+    files: ClassVar = {
+        "my_model.sql": fixtures.my_model_with_quoted_column_name_sql,
+        "constraints_schema.yml": fixtures.model_quoted_column_schema_yml.replace('"from"', "`from`"),
+    }
 
 
-class Violations:
+class Violations(Files):
     """Delta's words, of which a violation has one; a table is replaced before its constraints are added."""
 
     file_format = "delta"
@@ -188,9 +174,7 @@ class Violations:
 
 
 class TestConstraintsRollback(Violations, BaseConstraintsRollback):
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return {"my_model.sql": fixtures.my_model_sql, "constraints_schema.yml": spark_types(fixtures.model_schema_yml)}
+    files: ClassVar = {"my_model.sql": fixtures.my_model_sql, "constraints_schema.yml": fixtures.model_schema_yml}
 
     @pytest.fixture(scope="class")
     def expected_color(self) -> str:
@@ -198,19 +182,13 @@ class TestConstraintsRollback(Violations, BaseConstraintsRollback):
 
 
 class TestIncrementalConstraintsRollback(Violations, BaseIncrementalConstraintsRollback):
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        schema = spark_types(fixtures.model_schema_yml)
-        return {"my_model.sql": fixtures.my_incremental_model_sql, "constraints_schema.yml": schema}
+    files: ClassVar = {"my_model.sql": fixtures.my_incremental_model_sql, "constraints_schema.yml": fixtures.model_schema_yml}
 
 
-class TestUpsertKafkaConstraintsRollback(BaseConstraintsRollback):
+class TestUpsertKafkaConstraintsRollback(Files, BaseConstraintsRollback):
     """A row that breaks a constraint leaves the topic as it was."""
 
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        schema = spark_types(fixtures.model_schema_yml)
-        return {"my_model.sql": published(fixtures.my_model_sql), "constraints_schema.yml": schema}
+    files: ClassVar = {"my_model.sql": published(fixtures.my_model_sql), "constraints_schema.yml": fixtures.model_schema_yml}
 
     @pytest.fixture(scope="class")
     def null_model_sql(self) -> str:
@@ -221,23 +199,18 @@ class TestUpsertKafkaConstraintsRollback(BaseConstraintsRollback):
         return ["1 rows have NULL in 'id', which has a not_null constraint", "the topic is untouched"]
 
 
-class TestTableContractSqlHeader(BaseTableContractSqlHeader):
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return sql_header(fixtures.my_model_contract_sql_header_sql)
-
-
-class TestIncrementalContractSqlHeader(BaseIncrementalContractSqlHeader):
-    @pytest.fixture(scope="class")
-    def models(self) -> dict[str, str]:
-        return sql_header(fixtures.my_model_incremental_contract_sql_header_sql)
-
-
 def sql_header(sql: str) -> dict[str, str]:
     """The header of a Postgres session variable, as one of Spark's."""
-    schema = spark_types(fixtures.model_contract_header_schema_yml)
     sql = sql.replace("set session time zone", "set time zone").replace("current_setting('timezone')", "current_timezone()")
-    return {"my_model_contract_sql_header.sql": sql, "constraints_schema.yml": schema}
+    return {"my_model_contract_sql_header.sql": sql, "constraints_schema.yml": fixtures.model_contract_header_schema_yml}
+
+
+class TestTableContractSqlHeader(Files, BaseTableContractSqlHeader):
+    files: ClassVar = sql_header(fixtures.my_model_contract_sql_header_sql)
+
+
+class TestIncrementalContractSqlHeader(Files, BaseIncrementalContractSqlHeader):
+    files: ClassVar = sql_header(fixtures.my_model_incremental_contract_sql_header_sql)
 
 
 class TestIncrementalForeignKeyConstraint(BaseIncrementalForeignKeyConstraint):

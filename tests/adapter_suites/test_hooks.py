@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from dbt.tests.adapter.hooks import fixtures
@@ -77,16 +77,22 @@ class HookTable:
         check(project, "on_model_hook", state, count)
 
 
-class TestPrePostModelHooks(HookTable, BasePrePostModelHooks):
+class HooksOfModels(HookTable):
+    """The hooks in the project's file."""
+
+    hooks: ClassVar[dict[str, Any]] = HOOKS
+
     @pytest.fixture(scope="class")
     def project_config_update(self) -> dict[str, Any]:
-        return {"models": {"test": HOOKS}}
+        return {"models": {"test": self.hooks}}
 
 
-class TestPrePostModelHooksUnderscores(HookTable, BasePrePostModelHooks):
-    @pytest.fixture(scope="class")
-    def project_config_update(self) -> dict[str, Any]:
-        return {"models": {"test": {name.replace("-", "_"): hooks for name, hooks in HOOKS.items()}}}
+class TestPrePostModelHooks(HooksOfModels, BasePrePostModelHooks):
+    pass
+
+
+class TestPrePostModelHooksUnderscores(HooksOfModels, BasePrePostModelHooks):
+    hooks: ClassVar = {name.replace("-", "_"): hooks for name, hooks in HOOKS.items()}
 
 
 class TestHookRefs(HookTable, BaseHookRefs):
@@ -101,18 +107,14 @@ class TestPrePostModelHooksInConfigKwargs(HookTable, BasePrePostModelHooksInConf
     pass
 
 
-class TestPrePostModelHooksInConfigWithCount(HookTable, BasePrePostModelHooksInConfigWithCount):
-    @pytest.fixture(scope="class")
-    def project_config_update(self) -> dict[str, Any]:
-        return {"models": {"test": HOOKS}}
+class TestPrePostModelHooksInConfigWithCount(HooksOfModels, BasePrePostModelHooksInConfigWithCount):
+    pass
 
 
-class TestPrePostModelHooksOnUpsertKafka(HookTable, BasePrePostModelHooks):
+class TestPrePostModelHooksOnUpsertKafka(HooksOfModels, BasePrePostModelHooks):
     """The same hooks around a publication."""
 
-    @pytest.fixture(scope="class")
-    def project_config_update(self) -> dict[str, Any]:
-        return {"models": {"test": {**HOOKS, "+materialized": "upsert_kafka", "+unique_key": "id"}}}
+    hooks: ClassVar = {**HOOKS, "+materialized": "upsert_kafka", "+unique_key": "id"}
 
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from dbt.tests.adapter.simple_snapshot import test_various_configs
 from dbt.tests.adapter.simple_snapshot.new_record_check_mode import BaseSnapshotNewRecordCheckMode
 from dbt.tests.adapter.simple_snapshot.new_record_dbt_valid_to_current import BaseSnapshotNewRecordDbtValidToCurrent
 from dbt.tests.adapter.simple_snapshot.new_record_timestamp_mode import BaseSnapshotNewRecordTimestampMode
@@ -19,14 +23,24 @@ from dbt.tests.adapter.simple_snapshot.test_various_configs import (
     BaseSnapshotInvalidColumnNames,
     BaseSnapshotMultiUniqueKey,
 )
+from dbt.tests.util import run_sql_with_adapter
 
 
 class Delta:
     file_format = "delta"
 
 
+class NewColumn(Delta):
+    @pytest.fixture(scope="class")
+    def source_alter_sql(self) -> str:
+        """A new column and its values; Delta takes no default for one that is added."""
+        table = "{database}.{schema}.src_customers"
+        return f"alter table {table} add column dummy_column string; update {table} set dummy_column = 'dummy_value'"
+
+
 class TestSimpleSnapshot(Delta, BaseSimpleSnapshot):
-    pass
+    def add_fact_column(self, column: str = "", definition: str = "") -> None:
+        super().add_fact_column(column, definition.removesuffix(" default null"))
 
 
 class TestSnapshotCheck(Delta, BaseSnapshotCheck):
@@ -46,7 +60,16 @@ class TestSnapshotInvalidColumnNames(Delta, BaseSnapshotInvalidColumnNames):
 
 
 class TestSnapshotDbtValidToCurrent(Delta, BaseSnapshotDbtValidToCurrent):
-    pass
+    @pytest.fixture(autouse=True)
+    def in_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The suite takes rows by their number, as Postgres has them: the first versions by id, then the second ones."""
+        version = "row_number() over (partition by id order by test_valid_from) as version"
+        ordered = f"from (select *, {version} from {{schema}}.snapshot_actual) order by version, id"
+
+        def run(adapter: Any, sql: str, fetch: str) -> Any:
+            return run_sql_with_adapter(adapter, sql.replace("from {schema}.snapshot_actual", ordered), fetch)
+
+        monkeypatch.setattr(test_various_configs, "run_sql_with_adapter", run)
 
 
 class TestSnapshotMultiUniqueKey(Delta, BaseSnapshotMultiUniqueKey):
@@ -65,17 +88,17 @@ class TestSnapshotNewRecordDbtValidToCurrent(Delta, BaseSnapshotNewRecordDbtVali
     pass
 
 
-class TestSnapshotEphemeralHardDeletes(Delta, BaseSnapshotEphemeralHardDeletes):
+class TestSnapshotEphemeralHardDeletes(NewColumn, BaseSnapshotEphemeralHardDeletes):
     pass
 
 
-class TestSnapshotNewColumnTimestampStrategy(Delta, BaseSnapshotNewColumnTimestampStrategy):
+class TestSnapshotNewColumnTimestampStrategy(NewColumn, BaseSnapshotNewColumnTimestampStrategy):
     pass
 
 
-class TestSnapshotNewColumnSpecificCheckCols(Delta, BaseSnapshotNewColumnSpecificCheckCols):
+class TestSnapshotNewColumnSpecificCheckCols(NewColumn, BaseSnapshotNewColumnSpecificCheckCols):
     pass
 
 
-class TestSnapshotNewColumnWithDeletes(Delta, BaseSnapshotNewColumnWithDeletes):
+class TestSnapshotNewColumnWithDeletes(NewColumn, BaseSnapshotNewColumnWithDeletes):
     pass

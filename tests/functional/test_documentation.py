@@ -10,7 +10,7 @@ import fastavro
 import pytest
 from dbt.adapters.contracts.relation import RelationType
 
-from dbt.adapters.upsert_kafka import documentation, topics, views
+from dbt.adapters.upsert_kafka import documentation, options, topics, views
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from tests.tables import Table
@@ -20,9 +20,10 @@ def relation(table: Table) -> UpsertKafkaRelation:
     return UpsertKafkaRelation.create(schema=table.schema, identifier="users", type=RelationType.View)
 
 
-def statistics(table: Table) -> dict[str, Any]:
+def statistics(table: Table, **config: Any) -> dict[str, Any]:
     """The statistics that every column's row of the catalog has, by name."""
-    row = next(iter(documentation.columns(table.spark, relation(table), lambda _: KafkaSettings(table.broker))))
+    parsed = options.parse(table.materialization, "users", {**table.options, **config})
+    row = next(iter(documentation.columns(table.spark, relation(table), lambda _: KafkaSettings(table.broker), parsed)))
     return {key.split(":")[1]: value for key, value in row.items() if key.startswith("stats:") and key.endswith(":value")}
 
 
@@ -47,10 +48,19 @@ def test_the_lag_counts_what_others_wrote_since_the_last_publication(table: Tabl
     assert statistics(table)["lag"] == 0
 
 
-def test_the_catalog_has_the_schema_that_reads_the_records(table: Table) -> None:
-    table.publish([(1, "ann")], key_format="json", value_format="avro")
-    found = statistics(table)
-    assert "avro_key" not in found
+@pytest.mark.parametrize("materialization", ["upsert_kafka", "kafka"])
+def test_the_catalog_has_the_schema_that_reads_the_records(table: Table, materialization: str) -> None:
+    table.materialization = materialization
+    formats = {"key_format": "json", "value_format": "avro"}
+    table.publish([(1, "ann")], **formats)
+    found = statistics(table, **formats)
+    assert "topic_key_schema" not in found
     [record] = table.records()
-    row = fastavro.schemaless_reader(io.BytesIO(record.value or b""), json.loads(found["avro_value"]), None)
+    row = fastavro.schemaless_reader(io.BytesIO(record.value or b""), json.loads(found["topic_value_schema"]), None)
     assert row == {"id": 1, "name": "ann"}
+
+
+def test_a_key_that_was_not_published_yet_has_no_schema_in_the_catalog(table: Table) -> None:
+    table.publish([(1, "ann")], format="avro")
+    assert "topic_key_schema" in statistics(table, format="avro")
+    assert "topic_key_schema" not in statistics(table, format="avro", unique_key="number")

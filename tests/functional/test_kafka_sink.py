@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import append
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
-from dbt.adapters.upsert_kafka.options import ModelOptions
 from tests.conformance.test_flink_change_events import FLINK
 from tests.services import Record
 from tests.tables import Table, json_key, json_value
@@ -24,9 +21,6 @@ class Events(Table):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.options = {}
-
-    def _run(self, parsed: ModelOptions) -> Callable[..., Any]:
-        return append.append if parsed.appends else super()._run(parsed)
 
     def shown(self, columns: str) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in self.spark.sql(f"SELECT {columns} FROM `{self.schema}`.users").collect())

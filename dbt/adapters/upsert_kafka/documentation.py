@@ -14,10 +14,14 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.column import SparkColumn
 from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
-from dbt.adapters.upsert_kafka import topics, views
+from dbt.adapters.upsert_kafka import records, topics, views
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.options import ModelOptions
+from dbt.adapters.upsert_kafka.options.table import KAFKA
+from dbt.adapters.upsert_kafka.reading import METADATA
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.topics import Statistics
 
@@ -33,18 +37,23 @@ DESCRIPTIONS = {
     "last record": "the timestamp of the newest message",
     "last publication": "when a run of this project last wrote to the topic",
     "lag": "messages of other writers since then",
-    "avro key": "the schema of the records' keys",
-    "avro value": "the schema of the records' values",
+    # The site of `dbt docs` shows all of these in one line, by name: what is long comes last.
+    "topic key schema": "of avro",
+    "topic value schema": "of avro",
 }
 
 
 def columns(
-    spark: SparkSession, relation: UpsertKafkaRelation, kafka: Callable[[str | None], KafkaSettings]
+    spark: SparkSession,
+    relation: UpsertKafkaRelation,
+    kafka: Callable[[str | None], KafkaSettings],
+    options: ModelOptions | None = None,
 ) -> Iterator[dict[str, Any]]:
     """One row per column, as dbt's catalog takes them.
 
     Args:
         kafka: how to reach the cluster that a model names, None for the profile's.
+        options: of the model that writes to the topic that the relation shows.
     """
     rows = spark.sql(f"DESCRIBE EXTENDED {views.name(relation)}").collect()
     names = [row["col_name"] for row in rows]
@@ -58,7 +67,7 @@ def columns(
         "table_comment": facts.get("Comment") or None,
         "table_owner": facts.get("Owner"),
         **SparkColumn.convert_table_stats(facts.get("Statistics")),
-        **_topic(spark, relation, kafka),
+        **_topic(spark, relation, kafka, options),
     }
     for index, row in enumerate(rows[:end]):
         yield {
@@ -82,7 +91,12 @@ def line(name: str, found: Statistics | None, state: Mapping[str, str]) -> str:
     return f"topic '{name}', " + ", ".join(f"{label} {value}" for label, value in shown.items())
 
 
-def _topic(spark: SparkSession, relation: UpsertKafkaRelation, kafka: Callable[[str | None], KafkaSettings]) -> dict[str, Any]:
+def _topic(
+    spark: SparkSession,
+    relation: UpsertKafkaRelation,
+    kafka: Callable[[str | None], KafkaSettings],
+    options: ModelOptions | None,
+) -> dict[str, Any]:
     state = views.state(spark, relation) if relation.is_view else {}
     name = state.get(views.TOPIC)
     if name is None:
@@ -93,17 +107,22 @@ def _topic(spark: SparkSession, relation: UpsertKafkaRelation, kafka: Callable[[
     except (UpsertKafkaError, KafkaError) as error:
         logger.warning(f"{relation}: topic '{name}' has no statistics in the catalog: {error}")
         found = None
-    schemas = {key.removeprefix(views.AVRO): schema for key, schema in state.items() if key.startswith(views.AVRO)}
-    shown = {
-        "topic": name,
-        **(_shown(found, state) if found else {}),
-        **{f"avro {role}": schema for role, schema in schemas.items()},
-    }
+    schemas = _avro_schemas(views.columns(spark, relation), name, options) if options else {}
+    shown = {"topic": name, **(_shown(found, state) if found else {}), **schemas}
     return {
         f"stats:{label.replace(' ', '_')}:{part}": value
         for label, text in shown.items()
         for part, value in {"label": label, "value": text, "description": DESCRIPTIONS[label], "include": True}.items()
     }
+
+
+def _avro_schemas(exposed: StructType, topic: str, options: ModelOptions) -> dict[str, str]:
+    """What the relation's columns are in the topic, by role; nothing for a key that came after the last run."""
+    fields = [field for field in exposed.fields if options.materialization != KAFKA or field.name not in METADATA]
+    if not {name.lower() for name in options.unique_key} <= {field.name.lower() for field in fields}:
+        return {}
+    layout = records.layout(options, topic, StructType(fields))
+    return {f"topic {role} schema": schema for role, schema in layout.avro_schemas().items()}
 
 
 def _shown(found: Statistics, state: Mapping[str, str]) -> Mapping[str, Any]:
@@ -113,7 +132,7 @@ def _shown(found: Statistics, state: Mapping[str, str]) -> Mapping[str, Any]:
         "records": found.records,
         **({} if found.bytes is None else {"bytes": found.bytes}),
         **({} if found.cleanup_policy is None else {"cleanup policy": found.cleanup_policy, "retention": _retention(found)}),
-        **({} if newest is None else {"last record": dt.datetime.fromtimestamp(newest / 1000, dt.UTC).isoformat(" ", "seconds")}),
+        **({} if newest is None else {"last record": views.time_text(newest / 1000)}),
         **_since(found, json.loads(state.get(views.PUBLICATION, "null"))),
     }
 

@@ -12,6 +12,7 @@ from typing import Any
 from dbt.adapters.__about__ import version as base_version
 from dbt.adapters.base.impl import AdapterTrackingRelationInfo, log_code_execution
 from dbt.adapters.base.meta import available
+from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationConfig
 from dbt.adapters.events.logging import AdapterLogger
@@ -24,6 +25,7 @@ from dbt.adapters.upsert_kafka import (
     documentation,
     grants,
     group_offsets,
+    merge,
     options,
     orphans,
     publish,
@@ -34,6 +36,7 @@ from dbt.adapters.upsert_kafka import (
     views,
 )
 from dbt.adapters.upsert_kafka.__version__ import version
+from dbt.adapters.upsert_kafka.column import UpsertKafkaColumn
 from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.debug import report
@@ -75,9 +78,11 @@ class UpsertKafkaAdapter(SparkAdapter):
 
     ConnectionManager = UpsertKafkaConnectionManager
     Relation = UpsertKafkaRelation
+    Column = UpsertKafkaColumn
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
+        self._publishers: dict[tuple[str, str], Any] = {}
         _end_as_by_hand()
         # `dbt debug` outside a project has a profile only.
         UpsertKafkaCredentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
@@ -199,18 +204,49 @@ class UpsertKafkaAdapter(SparkAdapter):
         with self.connections.exception_handler(sql):
             return publish.checked_layout(spark.sql(sql), model["name"], parsed, topic).avro_schemas()
 
+    def get_columns_in_relation(self, relation: BaseRelation) -> list[SparkColumn]:
+        # With --empty and --sample a ref() is a subquery, which can't be described.
+        found = super().get_columns_in_relation(relation.replace(limit=None, event_time_filter=None))
+        return [UpsertKafkaColumn(**vars(column)) for column in found]
+
+    @available.parse(lambda *args, **kwargs: "")
+    def merge_sql(
+        self,
+        model: dict[str, Any],
+        table: UpsertKafkaRelation,
+        rows: UpsertKafkaRelation,
+        updated: list[str],
+        predicates: list[str] | None,
+    ) -> str:
+        """How an incremental model's rows get into its table; see `merge`."""
+        config = model["config"]
+        of_table, of_rows = ([c.name for c in self.get_columns_in_relation(r)] for r in (table, rows))
+        may_lack = config.get("on_schema_change") == "append_new_columns"
+        return merge.statement(
+            model["name"], str(table), str(rows), of_table, of_rows, config.get("unique_key"), updated, predicates or [], may_lack
+        )
+
     def parse_columns_from_information(self, relation: Any) -> list[SparkColumn]:
         # SHOW TABLE EXTENDED tells types as Spark's internals call them, and no nested ones; without it dbt-spark asks DESCRIBE.
         return []
 
+    def get_catalog(self, relation_configs: Iterable[Any], used_schemas: frozenset[tuple[str, str]]) -> Any:
+        nodes = list(relation_configs)
+        self._publishers = {
+            (node.schema, node.identifier): node for node in nodes if node.config.get("materialized") in ("upsert_kafka", KAFKA)
+        }
+        return super().get_catalog(nodes, used_schemas)
+
     def _get_columns_for_catalog(self, relation: Any) -> Iterable[dict[str, Any]]:
         spark = self._handle().spark
+        publisher = self._publishers.get((relation.schema, relation.identifier))
 
         def kafka(servers: str | None) -> KafkaSettings:
             return KafkaSettings.of(self.config.credentials, servers)
 
         with self.connections.exception_handler(f"describe {relation}"):
-            return list(documentation.columns(spark, relation, kafka))
+            parsed = _parsed(publisher.to_dict()) if publisher else None
+            return list(documentation.columns(spark, relation, kafka, parsed))
 
     @available.parse(lambda *args, **kwargs: "")
     def kafka_topic(self, model: dict[str, Any], relation: UpsertKafkaRelation) -> str:

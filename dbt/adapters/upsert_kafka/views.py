@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,8 +26,8 @@ FINGERPRINT, KEY_LAYOUT, PUBLISHED = f"{OURS}fingerprint", f"{OURS}key_layout", 
 TOPIC, SERVERS, PROJECT = f"{OURS}topic", f"{OURS}bootstrap_servers", f"{OURS}project"
 # Topics that runs of the project made for this relation, former ones included: what an orphan is known by.
 MADE = f"{OURS}made"
-# What the documentation shows: the schemas of avro records by role, and when a run wrote last, up to which offsets.
-AVRO, PUBLICATION = f"{OURS}avro_", f"{OURS}publication"
+# When a run wrote last, and where the topic's partitions ended then.
+PUBLICATION = f"{OURS}publication"
 
 # Inside a partition the offset decides which record is the last; between partitions only others' writes need deciding.
 # Spark leaves out what a query over it does not use.
@@ -97,13 +98,11 @@ def expose(
         PROJECT: owner.project,
         **({SERVERS: owner.servers} if owner.servers else {}),
         **({MADE: json.dumps(sorted(made))} if made else {}),
-        **{f"{AVRO}{role}": schema for role, schema in records.avro_schemas().items()},
         **({PUBLICATION: before[PUBLICATION]} if PUBLICATION in before and before.get(TOPIC) == topic else {}),
     }
     create(spark, relation, existing, before, whole_topic(topic, kafka), query, facts, comments)
     if end is not None:
-        at = dt.datetime.now(dt.UTC).isoformat(" ", "seconds")
-        remember(spark, relation, {PUBLICATION: json.dumps({"at": at, "end": end})})
+        remember(spark, relation, {PUBLICATION: json.dumps({"at": time_text(time.time()), "end": end})})
     return before[TOPIC] if before.get(TOPIC, topic) != topic else None
 
 
@@ -170,6 +169,11 @@ def remember(spark: SparkSession, relation: UpsertKafkaRelation, facts: Mapping[
 def _listed(properties: Mapping[str, str]) -> str:
     # As hexadecimal digits, because Spark hides the value of a property that holds words such as url or token.
     return ", ".join(f"{quote_literal(key)} = '{value.encode().hex()}'" for key, value in properties.items())
+
+
+def time_text(seconds: float) -> str:
+    """A moment as people read it, in UTC."""
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:

@@ -50,3 +50,34 @@ write_table("{{ relation }}", {{ "'" ~ config.get('file_format') ~ "'" if config
     {%- endfor -%}
   {%- endfor -%}
 {% endmacro %}
+
+{% macro upsert_kafka__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) %}
+  {%- set columns = adapter.get_columns_in_relation(source) -%}
+  {%- set updated = get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), columns) -%}
+  {{ adapter.merge_sql(model, target, source, updated, incremental_predicates) }}
+{% endmacro %}
+
+{#-- A ref() renders as a subquery with --empty; these are about the table itself. --#}
+{% macro upsert_kafka__alter_column_type(relation, column_name, new_column_type) %}
+  {%- do run_query("alter table " ~ relation.render() ~ " alter column " ~ column_name ~ " type " ~ new_column_type) -%}
+{% endmacro %}
+
+{#-- Delta has no TRUNCATE. --#}
+{% macro upsert_kafka__truncate_relation(relation) %}
+  {%- if execute -%}
+    {%- set is_delta = (adapter.get_relation(none, relation.schema, relation.identifier) or relation).is_delta -%}
+    {%- do run_query(("delete from " if is_delta else "truncate table ") ~ relation.render()) -%}
+  {%- endif -%}
+{% endmacro %}
+
+{#-- A snapshot with several keys numbers them in its staging view; they are no columns of the snapshot. --#}
+{% macro upsert_kafka__create_columns(relation, columns) %}
+  {%- set own = [] -%}
+  {%- for column in columns if not column.name.lower().startswith('dbt_unique_key') -%}{%- do own.append(column) -%}{%- endfor -%}
+  {{ spark__create_columns(relation, own) }}
+{% endmacro %}
+
+{#-- dbt-spark's answers with rows of DESCRIBE, in which a snapshot with hard_deletes='new_record' finds no column. --#}
+{% macro upsert_kafka__get_columns_in_relation(relation) %}
+  {{ return(adapter.get_columns_in_relation(relation)) }}
+{% endmacro %}

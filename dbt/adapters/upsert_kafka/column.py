@@ -1,0 +1,33 @@
+"""A column whose type is one of Spark's: what dbt and its packages ask of a type is answered for these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbt.adapters.base.column import Column
+from dbt.adapters.spark.column import SparkColumn
+
+
+@dataclass(repr=False)
+class UpsertKafkaColumn(SparkColumn):
+    """dbt-spark's, which knows the types of Postgres."""
+
+    def is_string(self) -> bool:
+        return self._kind in ("string", "varchar", "char")
+
+    def is_integer(self) -> bool:
+        return self._kind in ("tinyint", "smallint", "int", "bigint")
+
+    def is_numeric(self) -> bool:
+        return self._kind == "decimal"
+
+    def is_float(self) -> bool:
+        return self._kind in ("float", "double")
+
+    def can_expand_to(self, other_column: Column) -> bool:
+        """Never: a string of Spark has no size that would have to grow."""
+        return False
+
+    @property
+    def _kind(self) -> str:
+        return self.dtype.lower().partition("(")[0]
