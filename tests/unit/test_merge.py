@@ -6,9 +6,10 @@ from dbt.adapters.upsert_kafka import merge
 from dbt.adapters.upsert_kafka.errors import OptionsError
 
 
-def test_rows_are_merged_by_key_column_by_column_and_new_columns_are_left_out() -> None:
+@pytest.mark.parametrize("updated", [None, ["`ID`", "`name`", "`new`"]])
+def test_rows_are_merged_by_key_column_by_column_and_new_columns_are_left_out(updated: list[str] | None) -> None:
     found = merge.statement(
-        "m", "t", "s", ["id", "Name"], ["ID", "name", "new"], "id", ["`ID`", "`name`", "`new`"], ["DBT_INTERNAL_DEST.id > 1"]
+        "m", "t", "s", ["id", "Name"], ["ID", "name", "new"], "id", updated, predicates=["DBT_INTERNAL_DEST.id > 1"]
     )
     assert found == (
         "MERGE INTO t AS DBT_INTERNAL_DEST USING s AS DBT_INTERNAL_SOURCE "

@@ -69,7 +69,7 @@ def columns(
         **SparkColumn.convert_table_stats(facts.get("Statistics")),
         **_topic(spark, relation, kafka, options),
     }
-    for index, row in enumerate(rows[:end]):
+    for index, row in enumerate(rows[:end], 1):
         yield {
             **described,
             "column_name": row["col_name"],

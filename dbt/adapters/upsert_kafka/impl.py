@@ -215,7 +215,7 @@ class UpsertKafkaAdapter(SparkAdapter):
         model: dict[str, Any],
         table: UpsertKafkaRelation,
         rows: UpsertKafkaRelation,
-        updated: list[str],
+        updated: list[str] | None,
         predicates: list[str] | None,
     ) -> str:
         """How an incremental model's rows get into its table; see `merge`."""

@@ -21,7 +21,7 @@ def statement(
     of_table: Sequence[str],
     of_rows: Sequence[str],
     unique_key: str | Sequence[str] | None,
-    updated: Sequence[str],
+    updated: Sequence[str] | None = None,
     predicates: Sequence[str] = (),
     may_lack: bool = False,
 ) -> str:
@@ -31,7 +31,7 @@ def statement(
         of_table: the table's columns.
         of_rows: the model's; those that the table has not are left out.
         unique_key: rows with the same are updated; without one, all are inserted.
-        updated: columns, quoted as they are to be, that an update sets.
+        updated: columns, quoted as they are to be, that an update sets; None for all.
         may_lack: whether columns that the model has not become NULL in new rows.
     """
     known, given = {name.lower() for name in of_table}, {name.lower() for name in of_rows}
@@ -48,7 +48,8 @@ def statement(
         )
     columns = [quote_identifier(name) for name in of_rows if name.lower() in known]
     same = [f"{ROWS}.{key} = {TABLE}.{key}" for key in keys] or ["FALSE"]
-    sets = ", ".join(f"{column} = {ROWS}.{column}" for column in updated if _plain(column) in known & given)
+    changed = columns if updated is None else [column for column in updated if _plain(column) in known & given]
+    sets = ", ".join(f"{column} = {ROWS}.{column}" for column in changed)
     values = ", ".join(f"{ROWS}.{column}" for column in columns)
     update = f"WHEN MATCHED THEN UPDATE SET {sets}\n" if sets else ""
     return (

@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StringType, StructField, StructType
 
 if TYPE_CHECKING:
     import agate
@@ -23,10 +22,13 @@ def load(spark: SparkSession, table: str, seed: agate.Table, types: Sequence[str
     """Insert the seed's rows; `types` are those of the table's columns."""
     if not seed.rows:
         return
+    # Through Arrow: rows of Python would start a Python worker. Only now: no other command needs it.
+    import pyarrow as pa
+
     # Names of the file could differ by case only; the table is filled by position.
     names = [f"c{i}" for i in range(len(types))]
-    text = StructType([StructField(name, StringType()) for name in names])
-    rows = spark.createDataFrame([[_text(value) for value in row] for row in seed.rows], text)
+    columns = {name: pa.array([_text(row[i]) for row in seed.rows], pa.string()) for i, name in enumerate(names)}
+    rows = spark.createDataFrame(pa.table(columns))
     casts = [f"CAST({name} AS {type})" for name, type in zip(names, types, strict=True)]
     rows.selectExpr(*casts).coalesce(1).write.insertInto(table)
 
