@@ -68,7 +68,7 @@ class TestCatalogRelationTypes(CatalogRelationTypes):
         assert stats["topic"] == f"{project.test_schema}.my_topic"
         assert (stats["partitions"], stats["records"], stats["cleanup_policy"]) == (1, 1, "compact")
         assert int(stats["bytes"] or 0) > 0
-        assert stats["retention"] == "the last record of each key, for ever"
+        assert stats["retention"] == "last per key"
         assert str(stats["last_record"]).startswith("20")
 
 

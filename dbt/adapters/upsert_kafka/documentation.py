@@ -147,7 +147,7 @@ def _since(found: Statistics, publication: dict[str, Any] | None) -> dict[str, A
 
 def _retention(found: Statistics) -> str:
     if "delete" not in (found.cleanup_policy or ""):
-        return "the last record of each key, for ever"
+        return "last per key"
     if found.retention_millis < 0:
         return "for ever"
     return str(dt.timedelta(milliseconds=found.retention_millis))
