@@ -26,6 +26,15 @@ BAD: dict[str, dict[str, Any]] = {
     "'bootstrap_servers' is 'a:99999'": {"bootstrap_servers": "a:99999"},
     "'master' and 'remote' exclude each other": {"master": "local[2]", "remote": "sc://a:15002"},
     "'remote' is 'a:15002': must begin with sc://": {"remote": "a:15002"},
+    "'method' is 'thrift': topics are written through Spark's DataFrames, and Thrift, HTTP and ODBC carry SQL text only": {
+        "method": "thrift",
+        "host": "a",
+    },
+    "'method' is 'odbc'": {"method": "odbc", "driver": "a", "cluster": "b", "token": "c"},
+    "'method' is 'http'": {"method": "http"},
+    "'method' is 'session': leave it out": {"method": "session"},
+    "'jars' can't be sent to a Spark Connect server": {"remote": "sc://a:15002", "jars": ["a.jar"]},
+    "'embedded', which only this machine reaches": {"remote": "sc://a:15002", "bootstrap_servers": "embedded"},
     "'kafka' must be a mapping": {"kafka": ["a"]},
     "'kafka: linger.ms' must be a whole number": {"kafka": {"linger.ms": "soon"}},
     "'kafka: key.serializer' can't be set: key_format decides": {"kafka": {"key.serializer": "x"}},
@@ -39,6 +48,18 @@ def test_a_mistake_is_named(message: str) -> None:
     with pytest.raises(DbtRuntimeError) as error:
         UpsertKafkaCredentials.validate({**GOOD, **BAD[message]})
     assert message in str(error.value)
+
+
+def test_fields_of_a_refused_method_are_not_told_apart() -> None:
+    with pytest.raises(DbtRuntimeError) as error:
+        UpsertKafkaCredentials.validate({**GOOD, "method": "thrift", "host": "a", "port": 10001, "user": "b"})
+    assert "unknown field" not in str(error.value)
+
+
+def test_a_token_of_spark_connect_is_not_shown() -> None:
+    credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", remote="sc://a:15002/;use_ssl=true;token=secret")
+    assert dict(credentials.connection_info())["server"] == "sc://a:15002"
+    assert "secret" not in str(list(credentials.connection_info()))
 
 
 def test_all_mistakes_come_at_once() -> None:

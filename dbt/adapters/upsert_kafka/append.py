@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbt.adapters.events.logging import AdapterLogger
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import contracts, publish, topics
@@ -16,6 +16,7 @@ from dbt.adapters.upsert_kafka.changes import PARTITION
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.publish import Delivered, Request
 from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, VALUE, extras, size
+from dbt.adapters.upsert_kafka.tally import Tally
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -41,16 +42,16 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     if request.mode == "check":
         publish.expose(spark, layout, request)
         return Appended(_message="checked, nothing appended", topic=request.topic)
-    seen = Observation()
+    seen = Tally()
     broken = contracts.NullCount(request.not_null)
-    encoded = layout.encode(broken.watch(rows), request.options).observe(
-        seen,
+    encoded = seen.of(
+        layout.encode(broken.watch(rows), request.options),
         F.count_if(~F.col(NULL_KEY)).alias("rows"),
         F.count_if(NULL_KEY).alias("nulls"),
         F.max(size()).alias("largest"),
     )
     computed = encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)).localCheckpoint(eager=True)
-    count, nulls = seen.get["rows"], seen.get["nulls"]
+    count, nulls = seen.found["rows"], seen.found["nulls"]
     if broken.reasons():
         raise GuardError("\n".join(f"{request.model}: {reason}" for reason in broken.reasons()) + "\nNothing was written.")
     if nulls and request.options.on_null_key != "drop":
@@ -62,7 +63,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         return Appended(_message=f"dry run, nothing appended: +{count}", topic=request.topic, appended=count, dropped=nulls)
     with request.kafka.admin() as admin:
         topic = topics.describe(admin, request.topic)
-        publish.check_size(admin, topic, seen.get["largest"] or 0, request)
+        publish.check_size(admin, topic, seen.found["largest"] or 0, request)
         made = topic is None
         if topic is None:
             topic = topics.create(admin, request.topic, request.wanted)

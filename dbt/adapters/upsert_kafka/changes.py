@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Observation, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, SEQUENCE, VALUE, Records, extras, size
 from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
+from dbt.adapters.upsert_kafka.tally import Tally
 
 KIND, PARTITION = "kind", "partition"
 HASHES_PER_BUCKET = 250_000
@@ -118,13 +119,13 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
     else:
         joined = rows.join(latest, KEY, "full_outer")
     compared = _with_kind(joined, records, policy)
-    seen = Observation()
+    seen = Tally()
     counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in KINDS]
     totals = {"rows": "copies IS NOT NULL", "live_keys": "live", "split_keys": "split"}
     sums = [F.count_if(F.expr(e)).alias(name) for name, e in totals.items()]
-    observed = compared.observe(seen, *counts, *sums, _largest().alias("largest"))
-    frame = _held(observed.where(~F.col(KIND).isin(*QUIET)))
-    found = dict(seen.get)
+    watched = seen.of(compared, *counts, *sums, _largest().alias("largest"))
+    frame = _held(watched.where(~F.col(KIND).isin(*QUIET)))
+    found = seen.found
     by_kind = {kind: found[kind] for kind in KINDS}
     return Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], found["largest"] or 0, policy)
 

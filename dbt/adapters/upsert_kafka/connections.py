@@ -61,11 +61,8 @@ class SessionHandle:
     def spark(self) -> SparkSession:
         """This connection's session: the process's Spark with temporary views and settings of its own."""
         if self._spark is None:
-            shared = session.get_session(self.credentials)
-            self._spark = shared if self.credentials.remote else shared.newSession()
-            if self.credentials.remote:
-                self._spark.addTag(self.tag)
-            else:
+            self._spark = session.new_session(self.credentials)
+            if not self.credentials.remote:
                 # A tag of the session would be known to this thread only, and another one cancels.
                 self._spark.sparkContext.addJobTag(self.tag)
         return self._spark
@@ -119,7 +116,7 @@ class SessionHandle:
     def _cancel_until_closed(self) -> None:
         while (spark := self._spark) is not None:
             if self.credentials.remote:
-                spark.interruptTag(self.tag)
+                spark.interruptAll()
             else:
                 spark.sparkContext.cancelJobsWithTag(self.tag)
             time.sleep(CANCEL_PAUSE)

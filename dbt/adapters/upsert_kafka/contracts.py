@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.sql import quote_identifier
+from dbt.adapters.upsert_kafka.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -61,19 +62,19 @@ class NullCount:
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.columns = columns
-        self._seen = Observation()
+        self._seen = Tally()
 
     def watch(self, rows: DataFrame) -> DataFrame:
         if not self.columns:
             return rows
         counts = [F.count_if(F.col(quote_identifier(name)).isNull()).alias(f"c{i}") for i, name in enumerate(self.columns)]
-        return rows.observe(self._seen, *counts)
+        return self._seen.of(rows, *counts)
 
     def reasons(self) -> list[str]:
         """Once the rows were computed: one reason for each column that has nulls."""
         if not self.columns:
             return []
-        found = self._seen.get
+        found = self._seen.found
         return [
             f"{found[f'c{i}']} rows have NULL in '{name}', which has a not_null constraint; filter them in the SELECT"
             for i, name in enumerate(self.columns)

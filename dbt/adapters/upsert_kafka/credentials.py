@@ -10,8 +10,10 @@ import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from dbt.adapters.contracts.connection import Credentials
+from dbt.adapters.spark.connections import SparkCredentials
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt.adapters.upsert_kafka import kafka_properties
@@ -23,6 +25,7 @@ FILE_FORMATS = ("parquet", "orc", "delta")
 TOPIC_DEFAULTS = ("partitions", "replication_factor", "config")
 # dbt itself puts these into a profile's target.
 DBT_FIELDS = ("type", "threads", "priority")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def is_server_list(servers: str) -> bool:
@@ -65,7 +68,12 @@ class UpsertKafkaCredentials(Credentials):
         return self.bootstrap_servers
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("schema", "bootstrap_servers", "master", "remote", "jars", "file_format")
+        return ("schema", "bootstrap_servers", "master", "server", "jars", "file_format")
+
+    @property
+    def server(self) -> str | None:
+        """Of `remote` what may be shown: not its parameters, which may hold a token."""
+        return self.remote.partition("/;")[0] if self.remote else None
 
     @property
     def state_dir(self) -> Path:
@@ -95,10 +103,34 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _wrong_method(method: Any) -> str:
+    if method == "session":
+        return "'method' is 'session': leave it out, Spark runs in the dbt process unless 'master' or 'remote' names another"
+    return (
+        f"'method' is {method!r}: topics are written through Spark's DataFrames, and Thrift, HTTP and ODBC carry SQL text only; "
+        "remove it, and name a Spark master in 'master' or a Spark Connect server in 'remote'"
+    )
+
+
+def _problems_of_remote(remote: str, data: dict[str, Any]) -> list[str]:
+    if not remote.startswith("sc://"):
+        return [f"'remote' is '{remote}': must begin with sc://"]
+    problems = []
+    if data.get("jars"):
+        problems.append("'jars' can't be sent to a Spark Connect server ('remote'): put them where it is started")
+    if data.get("bootstrap_servers") == EMBEDDED and urlsplit(remote).hostname not in LOOPBACK:
+        problems.append(f"'bootstrap_servers' is '{EMBEDDED}', which only this machine reaches, and 'remote' is another machine")
+    return problems
+
+
 def _problems(data: dict[str, Any]) -> list[str]:
     known = [f.name for f in fields(UpsertKafkaCredentials)] + list(DBT_FIELDS)
     problems = []
-    for name in sorted(set(data) - set(known)):
+    others: set[str] = set()
+    if "method" in data:
+        problems.append(_wrong_method(data["method"]))
+        others = {f.name for f in fields(SparkCredentials)}
+    for name in sorted(set(data) - set(known) - others):
         near = difflib.get_close_matches(name, known, n=1)
         hint = f", did you mean '{near[0]}'?" if near else f"; known fields: {', '.join(sorted(known))}"
         problems.append(f"unknown field '{name}'{hint}")
@@ -115,8 +147,8 @@ def _problems(data: dict[str, Any]) -> list[str]:
         problems.append("'master' and 'remote' exclude each other: 'remote' is a Spark Connect server, remove one of them")
     if data.get("file_format") not in (None, *FILE_FORMATS):
         problems.append(f"'file_format' is {data['file_format']!r}: must be one of {', '.join(FILE_FORMATS)}")
-    if isinstance(data.get("remote"), str) and not data["remote"].startswith("sc://"):
-        problems.append(f"'remote' is '{data['remote']}': must begin with sc://")
+    if isinstance(data.get("remote"), str):
+        problems += _problems_of_remote(data["remote"], data)
     for name in MAPPINGS:
         if data.get(name) is not None and not isinstance(data[name], dict):
             problems.append(f"'{name}' must be a mapping of names to values")

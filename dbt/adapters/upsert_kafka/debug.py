@@ -13,7 +13,7 @@ from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 
 def report(spark: SparkSession, credentials: UpsertKafkaCredentials, kafka: KafkaSettings) -> Iterator[str]:
     """One line per fact; raises where something is missing."""
-    master = credentials.remote or spark.conf.get("spark.master")
+    master = credentials.server or spark.conf.get("spark.master")
     yield f"Spark {spark.version}, {'remote' if credentials.remote else 'master'} {master}"
     try:
         spark.read.format("kafka").options(**kafka.spark_source(), subscribe="dbt-debug").load()

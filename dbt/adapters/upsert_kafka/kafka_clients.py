@@ -50,9 +50,14 @@ def export_secrets(credentials: UpsertKafkaCredentials) -> dict[str, str]:
     Returns:
         The variables, which the executors of a cluster need too.
     """
-    variables = {_variable(name): value for name, value in credentials.kafka.items() if kafka_properties.holds_secret(name)}
+    variables = secret_variables(credentials)
     os.environ.update(variables)
     return variables
+
+
+def secret_variables(credentials: UpsertKafkaCredentials) -> dict[str, str]:
+    """The profile's secrets by the environment variables in which Spark's processes look for them."""
+    return {_variable(name): value for name, value in credentials.kafka.items() if kafka_properties.holds_secret(name)}
 
 
 def _variable(name: str) -> str:

@@ -23,12 +23,15 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import class_archive, java
+from dbt.adapters.upsert_kafka import class_archive, connect, java
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings, export_secrets
 
 logger = AdapterLogger("upsert_kafka")
+# Errors reach the user as the model's; pyspark would print them too, with Java's stack.
+for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    PySparkLogger.getLogger(_name).disabled = True
 
 SCALA = "2.13"
 # Already inside Spark; a second copy would only be fetched, not used.
@@ -46,6 +49,12 @@ DELTA_JARS = [f"io.delta:delta-spark_{SCALA}:4.0.0"]
 DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+OF_A_SESSION = {
+    # A model must not be able to select the environment, which holds secrets; dbt has variables of its own.
+    "spark.sql.variable.substitute": "false",
+    # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.
+    "spark.sql.ansi.enabled": "true",
 }
 METASTORE_SETTINGS = (
     "spark.hadoop.hive.metastore.uris",
@@ -81,6 +90,7 @@ logger.kafka.level = off
 
 _lock = threading.Lock()
 _session: SparkSession | None = None
+_others: list[SparkSession] = []
 _catalog_lock: IO[str] | None = None
 
 
@@ -98,10 +108,20 @@ def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
             with ThreadPoolExecutor(1) as background:
                 # Views read the topic, so whoever has Spark has the broker; both take seconds to start, so both at once.
                 broker = background.submit(KafkaSettings.of, credentials)
-                _session = _connect(credentials.remote) if credentials.remote is not None else _start(credentials)
+                _session = _start(credentials) if credentials.remote is None else _connect(credentials)
                 broker.result()
             atexit.register(stop)
         return _session
+
+
+def new_session(credentials: UpsertKafkaCredentials) -> SparkSession:
+    """The process's Spark with temporary views and settings of its own."""
+    shared = get_session(credentials)
+    if credentials.remote is None:
+        return shared.newSession()
+    another = connect.open_session(credentials, {**OF_A_SESSION, **credentials.spark})
+    _others.append(another)
+    return another
 
 
 def is_local(credentials: UpsertKafkaCredentials) -> bool:
@@ -109,14 +129,10 @@ def is_local(credentials: UpsertKafkaCredentials) -> bool:
     return credentials.remote is None and bool(re.match(r"local(\[|$)", credentials.master or "local"))
 
 
-def _connect(remote: str) -> SparkSession:
-    try:
-        return SparkSession.builder.remote(remote).getOrCreate()
-    except Exception as error:  # gRPC's and pyspark's errors have no common base
-        logger.debug(f"Spark Connect: {error!r}")
-        raise UpsertKafkaError(
-            f"No Spark Connect server answered at '{remote}' ({type(error).__name__}): check remote in your profile"
-        ) from error
+def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
+    spark = connect.open_session(credentials, {**OF_A_SESSION, **credentials.spark})
+    connect.check(spark, credentials, kafka_jars(spark.version))
+    return spark
 
 
 def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
@@ -124,9 +140,8 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
 
     java.find_java()
     secrets = export_secrets(credentials)
-    # Errors reach the user as the model's; pyspark would print them too, with Java's stack.
-    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = _worker_python(credentials)
     settings = _settings(credentials, pyspark.__version__)
     if settings["spark.sql.catalogImplementation"] == "hive" and not any(
         name in credentials.spark for name in METASTORE_SETTINGS
@@ -147,6 +162,13 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
         logger.debug(f"Spark did not start: {error!r}")
         raise UpsertKafkaError(_why_not_started(error, credentials)) from error
     return session
+
+
+def _worker_python(credentials: UpsertKafkaCredentials) -> str:
+    """The Python of Spark's workers: this one on this machine, on a cluster what Spark's own setting or variable says."""
+    if is_local(credentials):
+        return sys.executable
+    return credentials.spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or "python3"
 
 
 def _launch(settings: Mapping[str, Any]) -> None:
@@ -199,12 +221,9 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
         "spark.ui.enabled": "false",
         # What Spark hides in its UI, its event log and its plans: its own default and more.
         "spark.redaction.regex": SECRET,
-        # A model must not be able to select the environment, which holds secrets; dbt has variables of its own.
-        "spark.sql.variable.substitute": "false",
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.sql.catalogImplementation": "hive",
-        # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.
-        "spark.sql.ansi.enabled": "true",
+        **OF_A_SESSION,
         **(DELTA_SETTINGS if delta else {}),
         JVM_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
     }
@@ -240,6 +259,8 @@ def _why_not_started(error: Exception, credentials: UpsertKafkaCredentials) -> s
 def stop() -> None:
     """End the process's Spark, if there is one."""
     global _session
+    while _others:
+        _others.pop().stop()
     if _session is not None:
         try:
             _session.stop()

@@ -260,8 +260,8 @@ def _slots(spark: SparkSession) -> int:
     try:
         return spark.sparkContext.defaultParallelism
     except PySparkAttributeError:
-        # Spark Connect does not tell.
-        return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        # Spark Connect tells only by what it does.
+        return spark.range(1 << 12).select(F.spark_partition_id()).distinct().count()
 
 
 def _owner(spark: SparkSession, tasks: int) -> Column:

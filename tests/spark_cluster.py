@@ -1,0 +1,188 @@
+"""Spark beyond this process, from the pip package alone: a standalone master with workers, and a Spark Connect server.
+
+Their Python knows no dbt: what runs there has come with the job.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sysconfig
+import tempfile
+import time
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyspark
+
+from dbt.adapters.upsert_kafka.embedded.node import LOOPBACK, free_ports
+from dbt.adapters.upsert_kafka.java import find_java
+from tests.dbt_project import QUICK_JVM
+
+SPARK_HOME = Path(pyspark.__file__).parent
+PATIENCE = 120.0
+
+
+class SparkProcess:
+    """A process of Spark's, started by `spark-class`, with its log in a file."""
+
+    def __init__(self, folder: Path, name: str, *command: str, ready: str, **environment: str) -> None:
+        self._log = folder / f"{name}.log"
+        self._ready = ready
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK", "SPARK", "DBT"))}
+        settings = {
+            "SPARK_HOME": str(SPARK_HOME),
+            "JAVA_HOME": str(find_java().resolve().parents[1]),
+            "SPARK_LOCAL_IP": LOOPBACK,
+            "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+            "SPARK_LOCAL_DIRS": str(folder / "scratch"),
+        }
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [str(SPARK_HOME / "bin" / "spark-class"), *command], cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, env={**kept, **settings, **environment}, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def wait(self) -> None:
+        """Return when its log says that it is up."""
+        until = time.monotonic() + PATIENCE
+        while self._ready not in self.log:
+            assert self.process.poll() is None and time.monotonic() < until, f"it did not start:\n{self.log[-3000:]}"
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        """End it with all that it started."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        self.process.wait(60)
+
+
+class StandaloneSpark:
+    """A master with workers of one core each, started on entry and gone on exit."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="upsert-kafka-spark-"))
+        self._number = workers
+        [self._port] = free_ports(1)
+        self.master = f"spark://{LOOPBACK}:{self._port}"
+        self.python = bare_python(self._folder / "python")
+        self._processes: list[SparkProcess] = []
+
+    @property
+    def profile(self) -> dict[str, object]:
+        """What a dbt profile says to use it, with executors that leave room for each other."""
+        return {"master": self.master, "spark": executor_settings(self.python) | {"spark.driver.host": LOOPBACK}}
+
+    @property
+    def workers(self) -> list[SparkProcess]:
+        return self._processes[1:]
+
+    def __enter__(self) -> Self:
+        listen = ["--host", LOOPBACK, "--webui-port", "0"]
+        try:
+            command = ["org.apache.spark.deploy.master.Master", *listen, "--port", str(self._port)]
+            self._processes.append(SparkProcess(self._folder, "master", *command, ready="I have been elected leader"))
+            self._processes[0].wait()
+            for number in range(self._number):
+                room = ["--cores", "1", "--memory", "800m", "--work-dir", str(self._folder / f"work-{number}")]
+                command = ["org.apache.spark.deploy.worker.Worker", *listen, *room, self.master]
+                ready = "Successfully registered with master"
+                self._processes.append(SparkProcess(self._folder, f"worker-{number}", *command, ready=ready))
+            for process in self.workers:
+                process.wait()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for process in reversed(self._processes):
+            process.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class ConnectServer:
+    """A Spark Connect server with a Spark of its own, started on entry and gone on exit.
+
+    Args:
+        jars: what it knows beside Spark's own.
+    """
+
+    def __init__(self, jars: Sequence[Path]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="upsert-kafka-connect-"))
+        [self._port] = free_ports(1)
+        self.remote = f"sc://{LOOPBACK}:{self._port}"
+        self._python = bare_python(self._folder / "python")
+        self._jars = jars
+        self._process: SparkProcess | None = None
+
+    def __enter__(self) -> Self:
+        settings = {
+            "spark.connect.grpc.binding.address": LOOPBACK,
+            "spark.connect.grpc.binding.port": str(self._port),
+            "spark.driver.host": LOOPBACK,
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
+            "spark.jars": ",".join(map(str, self._jars)),
+            "spark.ui.enabled": "false",
+        }
+        given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        command = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", *given, *main]
+        self._process = SparkProcess(
+            self._folder, "server", *command, ready="Spark Connect server started",
+            PYSPARK_PYTHON=str(self._python), SPARK_DAEMON_MEMORY="1g",
+        )  # fmt: skip
+        try:
+            self._process.wait()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def executor_settings(python: Path) -> dict[str, str]:
+    return {
+        "spark.pyspark.python": str(python),
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": QUICK_JVM,
+        "spark.cores.max": "2",
+    }
+
+
+def bare_python(folder: Path) -> Path:
+    """A Python with the packages of this one, but without dbt and without this package."""
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    [packages] = folder.glob("lib/python*/site-packages")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(("dbt", "_")) and entry.suffix != ".pth":
+            (packages / entry.name).symlink_to(entry)
+    probe = [str(python), "-Ic", "import pyarrow, kafka, crc32c; import dbt"]
+    found = subprocess.run(probe, check=False, capture_output=True, text=True)
+    assert "No module named 'dbt'" in found.stderr, found.stderr
+    return python
