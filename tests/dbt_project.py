@@ -68,13 +68,14 @@ class Project:
         **profile: Any,
     ) -> None:
         self.folder = folder
+        # A Spark that runs elsewhere has its settings there.
+        own = {} if "remote" in profile else {"master": "local[2]", "spark": {**QUICK_SPARK, **(spark or {})}}
         self.profile: dict[str, Any] = {
             "type": "upsert_kafka",
             "schema": schema,
             "bootstrap_servers": bootstrap_servers,
             "threads": 4,
-            "master": "local[2]",
-            "spark": {**QUICK_SPARK, **(spark or {})},
+            **own,
             **profile,
         }
         self.write({"dbt_project.yml": "name: shop\nversion: '1.0'\nprofile: shop\nflags: {send_anonymous_usage_stats: false}\n"})

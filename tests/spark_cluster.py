@@ -124,7 +124,7 @@ class ConnectServer:
         jars: what it knows beside Spark's own.
     """
 
-    def __init__(self, jars: Sequence[Path]) -> None:
+    def __init__(self, jars: Sequence[Path] = ()) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="upsert-kafka-connect-"))
         [self._port] = free_ports(1)
         self.remote = f"sc://{LOOPBACK}:{self._port}"

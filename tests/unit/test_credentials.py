@@ -58,7 +58,7 @@ def test_fields_of_a_refused_method_are_not_told_apart() -> None:
 
 def test_a_token_of_spark_connect_is_not_shown() -> None:
     credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", remote="sc://a:15002/;use_ssl=true;token=secret")
-    assert dict(credentials.connection_info())["server"] == "sc://a:15002"
+    assert dict(credentials.connection_info())["remote"] == "sc://a:15002"
     assert "secret" not in str(list(credentials.connection_info()))
 
 

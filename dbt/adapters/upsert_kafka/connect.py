@@ -19,7 +19,7 @@ from dbt.adapters.upsert_kafka.kafka_clients import secret_variables
 logger = AdapterLogger("upsert_kafka")
 
 # pyspark itself would ask a server that is not there for ten minutes.
-FIRST_TRIES = 6
+FIRST_TRIES = 4
 
 
 def open_session(credentials: UpsertKafkaCredentials, settings: Mapping[str, str]) -> SparkSession:
@@ -74,7 +74,8 @@ def check(spark: SparkSession, credentials: UpsertKafkaCredentials, jars: list[s
     variables = secret_variables(credentials)
     if not variables:
         return
-    asked = [f"reflect('java.lang.System', 'getenv', '{name}') IS NOT NULL AS {name}" for name in variables]
+    # A variable that is not there is the text null.
+    asked = [f"coalesce(reflect('java.lang.System', 'getenv', '{name}'), 'null') <> 'null' AS {name}" for name in variables]
     try:
         [found] = spark.sql(f"SELECT {', '.join(asked)}").collect()
     except PySparkException as error:

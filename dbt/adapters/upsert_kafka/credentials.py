@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -68,7 +69,11 @@ class UpsertKafkaCredentials(Credentials):
         return self.bootstrap_servers
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("schema", "bootstrap_servers", "master", "server", "jars", "file_format")
+        return ("schema", "bootstrap_servers", "master", "remote", "jars", "file_format")
+
+    def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
+        shown = super().connection_info(with_aliases=with_aliases)
+        return [(name, self.server if name == "remote" else value) for name, value in shown]
 
     @property
     def server(self) -> str | None:

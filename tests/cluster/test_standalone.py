@@ -1,0 +1,82 @@
+"""A Spark cluster whose workers have neither dbt nor this package: what runs there comes with the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.cluster import shop
+from tests.dbt_project import Project
+from tests.faults.conftest import SWIFT
+from tests.faults.scene import PATIENCE, Scene, connections, descendants, wait_for
+from tests.services import Cluster
+from tests.spark_cluster import StandaloneSpark
+
+ROWS = 20_000
+MODEL = f"""\
+{{{{ config(materialized='upsert_kafka', unique_key='id', topic=var('topic'), sink_delivery_guarantee='exactly-once',
+            properties={{'batch.size': '8192'}}) }}}}
+select id from range({ROWS})
+"""
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Cluster]:
+    with Cluster(properties=SWIFT) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def standalone() -> Iterator[StandaloneSpark]:
+    with StandaloneSpark() as spark:
+        yield spark
+
+
+def test_topics_follow_their_selects(standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project]) -> None:
+    shop.run_two_days(dbt_project(shop.FILES, bootstrap_servers=kafka.bootstrap_servers, **standalone.profile))
+
+
+def test_an_executor_killed_in_a_transaction_leaves_all_or_nothing(
+    standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project], topic_name: str
+) -> None:
+    scene = Scene(None, kafka, topic_name, config={"cleanup.policy": "compact"})  # type: ignore[arg-type] # dbt has the rows
+    project = dbt_project({"models/many.sql": MODEL}, bootstrap_servers=kafka.bootstrap_servers, **standalone.profile)
+    command = ["run", "--vars", json.dumps({"topic": topic_name})]
+    with scene.watched():
+        scene.slow_down()
+        process = project.start(*command)
+        try:
+            scene.wait_until_written(1)
+            os.kill(writing_executor(standalone, kafka), signal.SIGKILL)
+            scene.go_on()
+            output, _ = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+            scene.go_on()
+        scene.wait_until_over()
+        assert (process.returncode, ids(scene)) in ((0, list(range(ROWS))), (1, [])), output
+        assert process.returncode == 0 or "Nothing of this run is visible to read_committed readers" in output, output
+        project.succeed(*command)
+    assert ids(scene) == list(range(ROWS))
+
+
+def writing_executor(spark: StandaloneSpark, kafka: Cluster) -> int:
+    """An executor whose Python is connected to the broker."""
+    found: list[int] = []
+
+    def look() -> bool:
+        executors = [pid for pid, command in descendants(os.getpid()).items() if b"CoarseGrainedExecutorBackend" in command]
+        port = kafka.brokers[0].node.port
+        found[:] = [pid for pid in executors if connections(port, *descendants(pid))]
+        return bool(found)
+
+    wait_for(look, "an executor that writes")
+    return found[0]
+
+
+def ids(scene: Scene) -> list[int]:
+    return sorted(json.loads(record.key or b"")["id"] for record in scene.records())
