@@ -53,7 +53,7 @@ bench: $(READY)
 # Keeps the pins that there are; say ARGS=--upgrade for newer ones.
 lock: $(READY)
 	$(PY) -m pip install --quiet uv
-	$(LOCK) --extra dev pyproject.toml -o requirements.txt
+	$(LOCK) --extra connect --extra dev pyproject.toml -o requirements.txt
 	echo 'editables hatchling setuptools wheel' | tr ' ' '\n' | $(LOCK) - -c requirements.txt -o requirements-build.txt
 
 demo: $(READY)
