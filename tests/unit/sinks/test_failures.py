@@ -25,6 +25,8 @@ NOT_THERE = f"{JAVA}TimeoutException: Topic t not present in metadata after 4000
         ("ConfigException: No resolvable bootstrap urls given", "no address in b:9092 can be resolved"),
         ("ConfigException: Invalid value 7 for configuration acks", "Invalid value 7 for configuration acks"),
         ("kafka.errors.ProducerFencedError: [Error 90]", "a newer run of the same model"),
+        ("[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_3_1 not found!", "lost an executor"),
+        ("ModuleNotFoundError: No module named 'kafka'", "the Python of Spark's executors lacks 'kafka'"),
         ("InvalidRecordException: Compacted topic cannot accept message without key", "record without a key"),
     ],
 )

@@ -49,6 +49,8 @@ REASONS: Mapping[str, str] = {
     "KafkaTimeout": "the brokers did not answer in time",
     "errors.TimeoutException": "the brokers did not answer in time; see delivery.timeout.ms (`properties`)",
     "ConfigException": "Kafka refused a property: {detail}",
+    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND": "Spark lost an executor, and with it rows that were computed already",
+    "No module named": "the Python of Spark's executors lacks {detail}: kafka-python, crc32c, pandas, pyarrow are needed there",
     "java.lang.OutOfMemoryError": "Spark ran out of memory; raise spark.driver.memory or spark.executor.memory",
 }
 
