@@ -25,7 +25,7 @@ from dbt.adapters.upsert_kafka.java import find_java
 from tests.dbt_project import QUICK_JVM
 
 SPARK_HOME = Path(pyspark.__file__).parent
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 class SparkProcess:
