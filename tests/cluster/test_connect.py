@@ -45,9 +45,7 @@ def test_what_a_server_lacks_is_said_in_one_line(server: ConnectServer, dbt_proj
             said = {name: project.run("run", "--target", name) for name in targets}
     assert all(outcome.exit_code for outcome in said.values()), said
     assert f"No Spark Connect server answered at 'sc://{LOOPBACK}:{nobody}'" in said["nobody"].output
-    lacking = (
-        f"at '{bare.remote}' has no Kafka jars, and they can't be sent to it: start it with --packages org.apache.spark:"
-    )
+    lacking = f"at '{bare.remote}' has no Kafka jars, and they can't be sent to it: start it with --packages org.apache.spark:"
     assert lacking in said["jars"].output
     assert f"at '{server.remote}' lacks secrets of the profile's kafka:, which are never sent" in said["secret"].output
     assert "with the environment variable DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG" in said["secret"].output
