@@ -76,7 +76,11 @@ def lives(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=2, max_size=5))
 def test_every_run_makes_the_topic_the_table_with_the_fewest_messages(lives: Any, steps: list[Step]) -> None:
-    table: Table = lives()
+    live(lives(), steps)
+
+
+def live(table: Table, steps: list[Step]) -> None:
+    """Run after run, and after each a look at the topic."""
     expected: State = {}
     for drawn in steps:
         rows = dict(drawn.rows)

@@ -6,7 +6,7 @@ whether the change is allowed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -74,6 +74,17 @@ class Changes:
     def __getitem__(self, kind: str) -> int:
         return self.counts[kind]
 
+    def among(self, rows: int, live_keys: int) -> Changes:
+        """The change of a whole table, if this is that of a part and all other rows are in the topic as they are."""
+        counts = {**self.counts, UNCHANGED: self.counts[UNCHANGED] + rows - self.rows}
+        return replace(self, counts=counts, rows=rows, live_keys=live_keys)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the topic holds exactly the rows once this is written."""
+        complete = self.policy.deletes and self.policy.deletes_missing
+        return complete and not (self.split_keys or self[FOREIGN] or self[KEPT] or self[CONFLICT])
+
     @property
     def to_write(self) -> int:
         """How many keys the run would write."""
@@ -105,7 +116,7 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
     The result is computed here, once: a SELECT that gives other rows each time it runs is still published as it was compared.
 
     Args:
-        encoded: what `Records.encode` makes of the SELECT.
+        encoded: what `Records.encode` makes of the SELECT; `hold` it where there are no records to compare it with.
         latest: what `scan.latest` found, None for a topic without records.
     """
     if latest is None and not policy.takes_latest:
@@ -130,9 +141,13 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
     return Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], found["largest"] or 0, policy)
 
 
-def _first_load(encoded: DataFrame, policy: Policy) -> Changes:
+def hold(encoded: DataFrame) -> DataFrame:
+    """Compute the rows now, once and for all."""
+    return encoded.localCheckpoint(eager=True)
+
+
+def _first_load(rows: DataFrame, policy: Policy) -> Changes:
     """The change of a topic without records: every row is new, and rows need not travel to find that their keys are unique."""
-    rows = encoded.select(NULL_KEY, DOOMED, KEY, VALUE, *extras(encoded)).localCheckpoint(eager=True)
     kind = F.when(F.col(NULL_KEY), NULL).when(F.col(DOOMED), GONE).otherwise(INSERT)
     frame = rows.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
     # Counted afterwards: an observation of the rows on their way would take longer.
@@ -162,8 +177,7 @@ def _largest() -> Column:
 
 
 def _held(frame: DataFrame) -> DataFrame:
-    """Compute the frame now, once and for all."""
-    return frame.select(KIND, KEY, VALUE, PARTITION, *extras(frame)).localCheckpoint(eager=True)
+    return hold(frame.select(KIND, KEY, VALUE, PARTITION, *extras(frame)))
 
 
 def _one_per_key(encoded: DataFrame, policy: Policy) -> DataFrame:

@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import topics, views
+from dbt.adapters.upsert_kafka import snapshots, topics, views
 from dbt.adapters.upsert_kafka.relation import TOPIC_SUFFIX, UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
@@ -63,6 +63,7 @@ def drop(spark: SparkSession, admin: KafkaAdminClient, orphan: Orphan, has_model
         if not has_model:
             spark.sql(f"DROP VIEW IF EXISTS {views.name(orphan.relation)}")
         spark.sql(f"DROP TABLE IF EXISTS {views.name(orphan.relation.topic_table)}")
+        snapshots.drop(spark, orphan.relation)
     else:
         left = json.dumps([topic for topic in json.loads(state[views.MADE]) if topic != orphan.topic])
         views.remember(spark, orphan.relation, {views.MADE: left})

@@ -26,6 +26,7 @@ from dbt.adapters.upsert_kafka import (
     records,
     scan,
     schema_changes,
+    snapshots,
     topics,
     views,
 )
@@ -141,7 +142,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
             _warn(request.model, topics.differences(topic, request.wanted))
         policy = _policy(request, _old_keys_are_foreign(spark, layout, topic, request))
         nulls = contracts.NullCount(request.not_null)
-        change = _compare(spark, nulls.watch(rows), layout, topic, policy, request)
+        change, held = _compare(spark, nulls.watch(rows), layout, topic, policy, request)
         warnings = guards.check(request.model, change, layout, request.options, nulls.reasons())
         check_size(admin, topic, change.largest, request)
         if request.mode == "preview":
@@ -161,6 +162,8 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     if change.to_write:
         delivery = deliver(_records(spark, change, layout, topic, request), partitioner, topic, request, change.messages)
     expose(spark, layout, request, made, topic, delivery)
+    if held is not None:
+        _remember(spark, held, change, topic, delivery, request)
     return _publication("", request.topic, change, delivery)
 
 
@@ -245,11 +248,31 @@ def _policy(request: Request, old_keys_are_foreign: bool) -> Policy:
 
 def _compare(
     spark: SparkSession, rows: DataFrame, layout: Records, topic: Topic | None, policy: Policy, request: Request
-) -> Changes:
+) -> tuple[Changes, DataFrame | None]:
+    """The change, and the encoded rows if they are held."""
     encoded = layout.encode(rows, request.options)
     if topic is None or topic.is_empty:
-        return changes.compare(encoded, None, layout, policy)
+        held = changes.hold(encoded)
+        return changes.compare(held, None, layout, policy), held
     found = change_events.live(scan.read(spark, request.kafka, topic), layout)
+    plain = not isinstance(layout.value_format, ChangelogFormat) and not policy.takes_latest
+    if not (plain and snapshots.is_worth_it(topic)):
+        return _compare_with(found, encoded, layout, topic, policy, request), None
+    held = changes.hold(encoded)
+    snapshot = None if policy.republishes else snapshots.load(spark, request.relation, topic)
+    part = snapshot.differing(held) if snapshot else None
+    if snapshot is None or part is None:
+        return _compare_with(found, held, layout, topic, policy, request), held
+    if not part.number:
+        found = found.limit(0)
+    change = _compare_with(part.of_topic(found), part.of_rows(held), layout, topic, policy, request)
+    # What was not touched needs no new snapshot.
+    return change.among(held.count(), snapshot.keys), held if change.to_write else None
+
+
+def _compare_with(
+    found: DataFrame, encoded: DataFrame, layout: Records, topic: Topic, policy: Policy, request: Request
+) -> Changes:
     change = changes.compare(encoded, scan.latest(found, split_keys=False), layout, policy)
     if change.split_keys:
         logger.warning(
@@ -258,6 +281,22 @@ def _compare(
         )
         change = changes.compare(encoded, scan.latest(found, split_keys=True), layout, policy)
     return change
+
+
+def _remember(
+    spark: SparkSession, held: DataFrame, change: Changes, before: Topic, delivery: Delivery | None, request: Request
+) -> None:
+    """Keep a snapshot for the next run, if the topic holds what this run wrote and nothing else was written meanwhile."""
+    keys = change.live_keys + change[INSERT] - change[DELETE]
+    if keys < snapshots.FEWEST_ROWS or not change.is_all or request.options.sink_delivery_guarantee == "none":
+        return
+    with request.kafka.admin() as admin:
+        topic = topics.describe(admin, request.topic)
+    # A transaction leaves a marker in every partition that it wrote to.
+    markers = len(delivery.offsets or {}) if delivery and request.transactional_id else 0
+    written = sum(topic.end.values()) - sum(before.end.values()) if topic else None
+    if topic is not None and topic.id == before.id and written == change.messages + markers:
+        snapshots.save(spark, request.relation, held, keys, topic)
 
 
 def expose(

@@ -48,6 +48,8 @@ class Topic:
     exists: bool = True
     operations: frozenset[str] | None = None
     """What the user may do with it; None where the cluster does not tell."""
+    id: str = ""
+    """Of this topic alone: one that is made again under the same name has another."""
 
     @property
     def is_empty(self) -> bool:
@@ -114,6 +116,7 @@ def describe(admin: KafkaAdminClient, name: str, isolation_level: int = READ_COM
         first={p.partition: found.offset for p, found in first.items()},
         end=ends(admin, name, partitions, isolation_level),
         operations=frozenset(found.get("authorized_operations") or ()) or None,
+        id=str(found.get("topic_id")),
     )
 
 

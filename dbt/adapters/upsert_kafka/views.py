@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
@@ -176,10 +176,21 @@ def time_text(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def store(spark: SparkSession, table: UpsertKafkaRelation, rows: DataFrame, facts: Mapping[str, str]) -> None:
+    """Keep rows in a new table of the warehouse, with facts about them."""
+    create = f"CREATE TABLE {name(table)} USING parquet TBLPROPERTIES ({_listed(facts)}) AS SELECT * FROM "
+    spark.sql(create.replace("{", "{{").replace("}", "}}") + "{rows}", rows=rows)
+
+
 def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:
     """What the last run left in the catalog about itself; nothing before the first one."""
+    return facts_of(spark, relation.topic_table)
+
+
+def facts_of(spark: SparkSession, table: UpsertKafkaRelation) -> dict[str, str]:
+    """What a table's properties keep for us; nothing of a table that is not there."""
     try:
-        properties = spark.sql(f"SHOW TBLPROPERTIES {name(relation.topic_table)}").collect()
+        properties = spark.sql(f"SHOW TBLPROPERTIES {name(table)}").collect()
     except AnalysisException:
         return {}
     return {row["key"]: bytes.fromhex(row["value"]).decode() for row in properties if row["key"].startswith(OURS)}

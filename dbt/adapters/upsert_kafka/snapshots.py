@@ -1,0 +1,118 @@
+"""What a run left in the topic, as checksums of small buckets of keys: the next run looks only at the buckets that differ.
+
+A shortcut for large tables, never a second truth: it counts only while the topic, from its first offset to its last, is as that
+run left it. Leaves to `changes` the comparison itself.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from dbt.adapters.events.logging import AdapterLogger
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from dbt.adapters.upsert_kafka import views
+from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, VALUE
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.topics import Topic
+
+logger = AdapterLogger("upsert_kafka")
+
+FEWEST_ROWS = 100_000
+"""Smaller tables are compared in less time than a snapshot takes."""
+KEYS_PER_BUCKET = 8
+MOST_BUCKETS = 1_000_000
+"""That a comparison is restricted to: they are sent to every executor."""
+BUCKET, KEYS, CHECKSUM = "bucket", "keys", "checksum"
+TOPIC, BUCKETS, ROWS = f"{views.OURS}topic", f"{views.OURS}buckets", f"{views.OURS}keys"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A topic's live keys, as the last run left them."""
+
+    keys: int
+    buckets: int
+    frame: DataFrame
+    """`bucket, keys, checksum`."""
+
+    def differing(self, rows: DataFrame) -> Part | None:
+        """The buckets in which rows and topic are not the same; None if those are too many to be worth it."""
+        pairs = _live(rows).select(_bucket(self.buckets), F.lit(1).alias(KEYS), _pair())
+        known = self.frame.select(BUCKET, (-F.col(KEYS)).alias(KEYS), CHECKSUM)
+        compared = pairs.unionAll(known).groupBy(BUCKET).agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
+        found = compared.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0").select(BUCKET).localCheckpoint(eager=True)
+        number = found.count()
+        return Part(found, number, self.buckets) if number <= min(MOST_BUCKETS, self.buckets // 2) else None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some buckets."""
+
+    frame: DataFrame
+    number: int
+    buckets: int
+
+    def of_rows(self, rows: DataFrame) -> DataFrame:
+        """The rows in these buckets, and those that are in none."""
+        rest = rows.where(F.col(NULL_KEY) | F.col(DOOMED))
+        return self._in(_live(rows)).unionAll(rest)
+
+    def of_topic(self, records: DataFrame) -> DataFrame:
+        return self._in(records)
+
+    def _in(self, frame: DataFrame) -> DataFrame:
+        return frame.withColumn(BUCKET, _bucket(self.buckets)).join(F.broadcast(self.frame), BUCKET, "left_semi").drop(BUCKET)
+
+
+def is_worth_it(topic: Topic) -> bool:
+    """Whether a table of this size has snapshots."""
+    return sum(topic.end.values()) - sum(topic.first.values()) >= FEWEST_ROWS
+
+
+def load(spark: SparkSession, relation: UpsertKafkaRelation, topic: Topic) -> Snapshot | None:
+    """The last run's snapshot, if nothing has happened to the topic since."""
+    facts = views.facts_of(spark, relation.snapshot_table)
+    if facts.get(TOPIC) != _fingerprint(topic):
+        return None
+    return Snapshot(int(facts[ROWS]), int(facts[BUCKETS]), spark.table(views.name(relation.snapshot_table)))
+
+
+def save(spark: SparkSession, relation: UpsertKafkaRelation, rows: DataFrame, keys: int, topic: Topic) -> None:
+    """Keep what the topic holds now: exactly these rows."""
+    buckets = keys // KEYS_PER_BUCKET + 1
+    pairs = _live(rows).select(_bucket(buckets), _pair())
+    sums = pairs.groupBy(BUCKET).agg(F.count("*").alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
+    facts = {TOPIC: _fingerprint(topic), BUCKETS: str(buckets), ROWS: str(keys)}
+    try:
+        drop(spark, relation)
+        views.store(spark, relation.snapshot_table, sums, facts)
+    except PySparkException as error:
+        # The topic is right all the same, and the next run compares everything.
+        logger.debug(f"No snapshot of topic '{topic.name}': {error}")
+
+
+def drop(spark: SparkSession, relation: UpsertKafkaRelation) -> None:
+    spark.sql(f"DROP TABLE IF EXISTS {views.name(relation.snapshot_table)}")
+
+
+def _live(rows: DataFrame) -> DataFrame:
+    return rows.where(~F.col(NULL_KEY) & ~F.col(DOOMED))
+
+
+def _bucket(buckets: int) -> Column:
+    return F.pmod(F.xxhash64(KEY), F.lit(buckets)).alias(BUCKET)
+
+
+def _pair() -> Column:
+    # A checksum stands for few rows, so that 64 bits do not miss a change by chance.
+    return F.xxhash64(KEY, VALUE).alias(CHECKSUM)
+
+
+def _fingerprint(topic: Topic) -> str:
+    offsets = [sorted(topic.first.items()), sorted(topic.end.items())]
+    return json.dumps([topic.name, topic.id, offsets])

@@ -1,0 +1,113 @@
+"""The shortcut of large tables: a run after a snapshot publishes what it would publish without, whatever happened meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from kafka import KafkaAdminClient
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka import publish, snapshots, topics
+from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from tests.functional.test_changes_model import STEPS, Step, live
+from tests.tables import Table, json_key, json_value
+
+ANN, BOB, CEM = (1, "ann"), (2, "bob"), (3, "cem")
+
+
+@pytest.fixture(autouse=True)
+def tiny_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table is large enough, and every key a bucket of its own."""
+    monkeypatch.setattr(snapshots, "FEWEST_ROWS", 0)
+    monkeypatch.setattr(snapshots, "KEYS_PER_BUCKET", 1)
+
+
+def loaded(table: Table) -> snapshots.Snapshot | None:
+    with KafkaSettings(table.broker).admin() as admin:
+        topic = topics.describe(admin, table.topic)
+    assert topic is not None
+    return snapshots.load(table.spark, UpsertKafkaRelation.create(schema=table.schema, identifier="users"), topic)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_changes_after_a_snapshot_are_the_same_as_without(table: Table, guarantee: str) -> None:
+    table.options["sink_delivery_guarantee"] = guarantee
+    rows = [(i, f"name {i}") for i in range(40)]
+    table.publish(rows)
+    snapshot = loaded(table)
+    assert snapshot is not None and snapshot.keys == 40
+
+    before = table.end()
+    assert str(table.publish(rows)) == "+0 ~0 -0 =40"
+    assert table.end() == before
+
+    changed = [(0, "zero"), *rows[2:], (40, "new")]
+    published = table.publish(changed)
+    assert (str(published), published.records) == ("+1 ~1 -1 =38", 3)
+    assert table.latest() == {json_key(row[0]): json_value(row) for row in changed}
+    assert (found := loaded(table)) is not None and found.keys == 40
+
+
+def test_an_unchanged_run_reads_nothing_of_the_topic(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.publish([ANN, BOB])
+    # Whoever looks at a record fails.
+    monkeypatch.setattr(publish.change_events, "live", lambda found, layout: found.selectExpr("*", "raise_error('read') AS x"))
+    assert table.publish([BOB, ANN]).unchanged == 2
+
+
+def test_what_another_writer_did_is_repaired(table: Table) -> None:
+    table.publish([ANN, BOB, CEM])
+    table.write_by_hand((json_key(2), b"{}", 0))
+    assert loaded(table) is None
+    assert table.publish([ANN, BOB, CEM]).updated == 1
+    assert table.latest()[json_key(2)] == json_value(BOB)
+
+
+def test_a_topic_made_again_is_filled_again(table: Table) -> None:
+    table.publish([ANN, BOB, CEM])
+    admin = KafkaAdminClient(bootstrap_servers=table.broker)
+    admin.delete_topics([table.topic])
+    spec = {"num_partitions": 2, "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}
+    admin.create_topics({table.topic: spec}, wait_for_metadata=True)
+    admin.close()
+    for key in range(3):
+        table.write_by_hand((b"%d" % key, b"{}", key % 2))
+    assert table.publish([ANN, BOB, CEM]).inserted == 3
+
+
+def test_a_topic_with_foreign_keys_has_no_snapshot(table: Table) -> None:
+    table.publish([ANN, BOB])
+    table.write_by_hand((b"not ours", b"{}", 0))
+    assert table.publish([ANN, BOB, CEM]).foreign == 1
+    assert loaded(table) is None
+
+
+def test_duplicate_and_null_keys_are_refused_as_without(table: Table) -> None:
+    table.publish([ANN, BOB])
+    with pytest.raises(publish.GuardError, match="2 rows share"):
+        table.publish([ANN, BOB, (2, "b")])
+    with pytest.raises(publish.GuardError, match="1 rows have NULL"):
+        table.publish([ANN, BOB, (None, "n")])
+    assert table.publish([ANN, BOB, (None, "n")], on_null_key="drop").dropped == 1
+
+
+@pytest.fixture
+def lives(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Any:
+    number = iter(range(1000))
+    return lambda: Table(spark, broker, f"{topic_name}-{next(number)}", f"{schema_name}_{next(number)}")
+
+
+@settings(
+    max_examples=6,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(steps=st.lists(STEPS, min_size=3, max_size=5))
+def test_every_run_of_a_life_with_snapshots_makes_the_topic_the_table(lives: Any, steps: list[Step]) -> None:
+    live(lives(), steps)
