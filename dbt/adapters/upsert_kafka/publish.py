@@ -42,6 +42,7 @@ from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
 from dbt.adapters.upsert_kafka.sinks import spark as spark_sink
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
+from dbt.adapters.upsert_kafka.snapshots import Sums
 from dbt.adapters.upsert_kafka.topics import Topic, Wanted
 
 if TYPE_CHECKING:
@@ -246,28 +247,38 @@ def _policy(request: Request, old_keys_are_foreign: bool) -> Policy:
     )
 
 
+@dataclass(frozen=True)
+class _Held:
+    """The encoded rows of a run, computed, and their checksums if they were needed."""
+
+    rows: DataFrame
+    sums: Sums | None = None
+
+
 def _compare(
     spark: SparkSession, rows: DataFrame, layout: Records, topic: Topic | None, policy: Policy, request: Request
-) -> tuple[Changes, DataFrame | None]:
-    """The change, and the encoded rows if they are held."""
+) -> tuple[Changes, _Held | None]:
+    """The change, and the rows if a snapshot of them may be of use to the next run."""
     encoded = layout.encode(rows, request.options)
     if topic is None or topic.is_empty:
         held = changes.hold(encoded)
-        return changes.compare(held, None, layout, policy), held
+        return changes.compare(held, None, layout, policy), _Held(held)
     found = change_events.live(scan.read(spark, request.kafka, topic), layout)
     plain = not isinstance(layout.value_format, ChangelogFormat) and not policy.takes_latest
     if not (plain and snapshots.is_worth_it(topic)):
         return _compare_with(found, encoded, layout, topic, policy, request), None
     held = changes.hold(encoded)
     snapshot = None if policy.republishes else snapshots.load(spark, request.relation, topic)
-    part = snapshot.differing(held) if snapshot else None
-    if snapshot is None or part is None:
-        return _compare_with(found, held, layout, topic, policy, request), held
-    if not part.number:
-        found = found.limit(0)
-    change = _compare_with(part.of_topic(found), part.of_rows(held), layout, topic, policy, request)
+    if snapshot is None:
+        return _compare_with(found, held, layout, topic, policy, request), _Held(held)
+    sums = snapshots.summed(held, snapshot.sums.buckets).held()
+    part = snapshot.differing(sums)
+    if part is None:
+        return _compare_with(found, held, layout, topic, policy, request), _Held(held, sums)
+    looked_at = part.of_topic(found) if part.number else found.limit(0)
+    change = _compare_with(looked_at, part.of_rows(held), layout, topic, policy, request)
     # What was not touched needs no new snapshot.
-    return change.among(held.count(), snapshot.keys), held if change.to_write else None
+    return change.among(held.count(), snapshot.keys), _Held(held, sums) if change.to_write else None
 
 
 def _compare_with(
@@ -284,7 +295,7 @@ def _compare_with(
 
 
 def _remember(
-    spark: SparkSession, held: DataFrame, change: Changes, before: Topic, delivery: Delivery | None, request: Request
+    spark: SparkSession, held: _Held, change: Changes, before: Topic, delivery: Delivery | None, request: Request
 ) -> None:
     """Keep a snapshot for the next run, if the topic holds what this run wrote and nothing else was written meanwhile."""
     keys = change.live_keys + change[INSERT] - change[DELETE]
@@ -296,7 +307,8 @@ def _remember(
     markers = len(delivery.offsets or {}) if delivery and request.transactional_id else 0
     written = sum(topic.end.values()) - sum(before.end.values()) if topic else None
     if topic is not None and topic.id == before.id and written == change.messages + markers:
-        snapshots.save(spark, request.relation, held, keys, topic)
+        fitting = held.sums if held.sums and held.sums.fit(keys) else snapshots.summed(held.rows, snapshots.buckets_for(keys))
+        snapshots.save(spark, request.relation, fitting, keys, topic)
 
 
 def expose(

@@ -7,7 +7,7 @@ run left it. Leaves to `changes` the comparison itself.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.errors import PySparkException
@@ -31,22 +31,40 @@ TOPIC, BUCKETS, ROWS = f"{views.OURS}topic", f"{views.OURS}buckets", f"{views.OU
 
 
 @dataclass(frozen=True)
+class Sums:
+    """Rows as checksums of their buckets."""
+
+    frame: DataFrame
+    """`bucket, keys, checksum`."""
+    buckets: int
+
+    def held(self) -> Sums:
+        """The same, computed."""
+        return replace(self, frame=self.frame.localCheckpoint(eager=True))
+
+    def fit(self, keys: int) -> bool:
+        """Whether the buckets have about the size that they should have."""
+        return keys // 2 <= self.buckets * KEYS_PER_BUCKET <= 2 * (keys + KEYS_PER_BUCKET)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A topic's live keys, as the last run left them."""
 
+    sums: Sums
     keys: int
-    buckets: int
-    frame: DataFrame
-    """`bucket, keys, checksum`."""
 
-    def differing(self, rows: DataFrame) -> Part | None:
-        """The buckets in which rows and topic are not the same; None if those are too many to be worth it."""
-        pairs = _live(rows).select(_bucket(self.buckets), F.lit(1).alias(KEYS), _pair())
-        known = self.frame.select(BUCKET, (-F.col(KEYS)).alias(KEYS), CHECKSUM)
-        compared = pairs.unionAll(known).groupBy(BUCKET).agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
-        found = compared.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0").select(BUCKET).localCheckpoint(eager=True)
+    def differing(self, rows: Sums) -> Part | None:
+        """The buckets in which rows and topic are not the same; None if those are too many to be worth it.
+
+        Args:
+            rows: in as many buckets.
+        """
+        known = self.sums.frame.select(BUCKET, (-F.col(KEYS)).alias(KEYS), CHECKSUM)
+        both = rows.frame.unionAll(known).groupBy(BUCKET).agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
+        found = both.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0").select(BUCKET).localCheckpoint(eager=True)
         number = found.count()
-        return Part(found, number, self.buckets) if number <= min(MOST_BUCKETS, self.buckets // 2) else None
+        return Part(found, number, rows.buckets) if number <= min(MOST_BUCKETS, rows.buckets // 2) else None
 
 
 @dataclass(frozen=True)
@@ -79,18 +97,26 @@ def load(spark: SparkSession, relation: UpsertKafkaRelation, topic: Topic) -> Sn
     facts = views.facts_of(spark, relation.snapshot_table)
     if facts.get(TOPIC) != _fingerprint(topic):
         return None
-    return Snapshot(int(facts[ROWS]), int(facts[BUCKETS]), spark.table(views.name(relation.snapshot_table)))
+    sums = Sums(spark.table(views.name(relation.snapshot_table)), int(facts[BUCKETS]))
+    return Snapshot(sums, int(facts[ROWS]))
 
 
-def save(spark: SparkSession, relation: UpsertKafkaRelation, rows: DataFrame, keys: int, topic: Topic) -> None:
-    """Keep what the topic holds now: exactly these rows."""
-    buckets = keys // KEYS_PER_BUCKET + 1
+def buckets_for(keys: int) -> int:
+    return keys // KEYS_PER_BUCKET + 1
+
+
+def summed(rows: DataFrame, buckets: int) -> Sums:
+    """The rows' checksums; not yet computed."""
     pairs = _live(rows).select(_bucket(buckets), _pair())
-    sums = pairs.groupBy(BUCKET).agg(F.count("*").alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
-    facts = {TOPIC: _fingerprint(topic), BUCKETS: str(buckets), ROWS: str(keys)}
+    return Sums(pairs.groupBy(BUCKET).agg(F.count("*").alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM)), buckets)
+
+
+def save(spark: SparkSession, relation: UpsertKafkaRelation, sums: Sums, keys: int, topic: Topic) -> None:
+    """Keep what the topic holds now: exactly the rows of these sums."""
+    facts = {TOPIC: _fingerprint(topic), BUCKETS: str(sums.buckets), ROWS: str(keys)}
     try:
         drop(spark, relation)
-        views.store(spark, relation.snapshot_table, sums, facts)
+        views.store(spark, relation.snapshot_table, sums.frame, facts)
     except PySparkException as error:
         # The topic is right all the same, and the next run compares everything.
         logger.debug(f"No snapshot of topic '{topic.name}': {error}")
