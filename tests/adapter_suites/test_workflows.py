@@ -1,7 +1,8 @@
-"""What people do with a project of topics: unit tests, clone, defer, state, retry, operations. Ours, on dbt's fixtures."""
+"""What people do with a project of topics: list, compile, unit tests, clone, defer, state, retry, operations, all ours."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from copy import deepcopy
 from pathlib import Path
@@ -46,6 +47,10 @@ class TestTopicsInWorkflows:
         return {"test": {"outputs": {"default": production, "dev": development}, "target": "default"}}
 
     def test_from_build_to_orphans(self, project: TestProjInfo) -> None:
+        assert run_dbt(["list", "--resource-type", "model"]) == ["test.buyers", "test.orders", "test.report"]
+        run_dbt(["compile", "--select", "buyers"])
+        compiled = Path(project.project_root) / "target" / "compiled" / "test" / "models" / "buyers.sql"
+        assert f"from {project.test_schema}.orders group by buyer" in compiled.read_text()
         results = run_dbt(["build"])
         assert {str(result.status) for result in results} == {"success", "pass"}
         assert len(run_dbt(["test", "--select", "test_type:unit"])) == 1
@@ -58,7 +63,8 @@ class TestTopicsInWorkflows:
         run_dbt(["clone", "--state", "state", "--target", "dev", "--select", "buyers"])
         assert self.rows(project, f"{project.test_schema}_dev.buyers") == [("ann", 10), ("bob", 20)]
         lines = run_dbt_and_capture(["run-operation", "list_topics"])[1]
-        assert f"buyers: topic '{project.test_schema}.buyers', partitions 1, records 2" in lines
+        [line] = re.findall(rf"buyers: topic '{project.test_schema}.buyers', partitions 1, records 2.*", lines)
+        assert line.endswith(", lag 0")
 
         # What changed runs in development and reads the rest, the topic among it, from production.
         write_file("select count(*) + 0 as buyers from {{ ref('buyers') }}", project.project_root, "models", "report.sql")
@@ -71,6 +77,11 @@ class TestTopicsInWorkflows:
         run_dbt(["run"], expect_pass=False)
         write_file(REPORT, project.project_root, "models", "report.sql")
         assert [result.node.name for result in run_dbt(["retry"])] == ["report"]
+
+        # A model that becomes a view leaves a topic, and says so.
+        write_file(BUYERS.replace("upsert_kafka", "view"), project.project_root, "models", "buyers.sql")
+        told = run_dbt_and_capture(["run", "--select", "buyers"])[1]
+        assert f"buyers: is a view now; its topic '{project.test_schema}.buyers' is left as it is" in told
 
         # A model that is gone leaves a topic, which is listed, and deleted when asked to.
         for name in ("buyers.sql", "report.sql", "schema.yml"):

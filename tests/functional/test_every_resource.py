@@ -34,7 +34,7 @@ select buyer, sum(amount) as total from {{ ref('orders') }} group by buyer
 """,
     "models/buyers_in_python.py": """
 def model(dbt, session):
-    dbt.config(materialized="upsert_kafka", unique_key="buyer")
+    dbt.config(materialized="upsert_kafka", unique_key="buyer", format="avro")
     return dbt.ref("buyers")
 """,
     "models/order_events.sql": "{{ config(materialized='kafka') }} select id, amount from {{ ref('order_log') }}",
@@ -100,6 +100,8 @@ def test_a_project_with_every_resource_is_built_twice_and_documented(
     assert buyers["columns"]["buyer"]["comment"] == "Who"
     assert buyers["stats"]["topic"]["value"] == f"{schema_name}.buyers"
     assert buyers["stats"]["records"]["value"] == 3
+    schema = json.loads(catalog["model.shop.buyers_in_python"]["stats"]["topic_value_schema"]["value"])
+    assert [field["name"] for field in schema["fields"]] == ["buyer", "total"]
     assert catalog["model.shop.order_log"]["metadata"]["type"] == "table"
     manifest = json.loads((project.folder / "target" / "manifest.json").read_text())
     assert manifest["parent_map"]["exposure.shop.dashboard"] == ["model.shop.buyers"]

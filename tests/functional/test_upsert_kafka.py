@@ -156,6 +156,7 @@ def test_mistakes_name_what_exists_and_create_nothing(dbt_project: MakeProject, 
             "models/wrong_column.sql": config.format(", unique_key='idd'"),
             "models/no_key.sql": config.format(""),
             "models/bad_sql.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select 1 as id, nope from range(1)",
+            "models/bad_cast.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select cast('x' as int) as id",
         }
     )
     outcome = project.run("run")
@@ -163,8 +164,9 @@ def test_mistakes_name_what_exists_and_create_nothing(dbt_project: MakeProject, 
     assert "unique_key: the SELECT has no column idd; did you mean id? (it has id, name)" in outcome.output
     assert "unique_key: is required by upsert_kafka" in outcome.output
     assert "[UNRESOLVED_COLUMN" in outcome.output
+    assert "[CAST_INVALID_INPUT]" in outcome.message("bad_cast"), "and no NULL in the key"
     assert "at org.apache.spark" not in outcome.output
-    for model in ("wrong_column", "no_key", "bad_sql"):
+    for model in ("wrong_column", "no_key", "bad_sql", "bad_cast"):
         with pytest.raises(AssertionError, match="does not exist"):
             records(broker, project, model)
 
