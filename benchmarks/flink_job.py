@@ -35,7 +35,7 @@ def main(servers: str, jar: str) -> None:
 
 
 def load(tables: StreamTableEnvironment, servers: str, order: dict, number: int) -> float:
-    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
+    columns = ", ".join(f"`{name}` {kind}" for name, (kind, _) in COLUMNS.items())
     options = {
         "connector": "upsert-kafka",
         "topic": order["topic"],
