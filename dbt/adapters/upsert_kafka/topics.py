@@ -33,6 +33,8 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 MESSAGE_BYTES = 1024 * 1024 + 12
 WAITS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
+LEADERS_MS = 120_000
+"""A topic just created is known before all of its partitions have leaders; a thousand of them take a while."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def describe(admin: KafkaAdminClient, name: str, isolation_level: int = READ_COM
     if found["error_code"]:
         raise UpsertKafkaError(f"topic '{name}' could not be described: {error.__name__}, {error.description}")
     partitions = [p["partition_index"] for p in found["partitions"]]
-    first = admin.list_partition_offsets({TopicPartition(name, p): OffsetSpec.EARLIEST for p in partitions})
+    wanted = {TopicPartition(name, p): OffsetSpec.EARLIEST for p in partitions}
+    first = admin.list_partition_offsets(wanted, timeout_ms=LEADERS_MS)
     return Topic(
         name=name,
         partitions=len(partitions),
