@@ -166,7 +166,8 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
 
 def _worker_python(credentials: UpsertKafkaCredentials) -> str:
     """The Python of Spark's workers: this one on this machine, on a cluster what Spark's own setting or variable says."""
-    if is_local(credentials):
+    # local-cluster has processes of its own, but on this machine.
+    if credentials.remote is None and (credentials.master or "local").startswith("local"):
         return sys.executable
     return credentials.spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or "python3"
 

@@ -178,8 +178,11 @@ def _release(use: _Use) -> bool:
     use.lock.close()
     state_file, users_lock = use.folder / "broker.json", use.folder / "users.lock"
     deadline = time.monotonic() + STOP_SECONDS
+    shared = False
     while _locked(state_file) and time.monotonic() < deadline:
-        if _locked(users_lock) and not _locked(users_lock, fcntl.LOCK_SH):
+        before, shared = shared, _locked(users_lock) and not _locked(users_lock, fcntl.LOCK_SH)
+        # Seen twice: the supervisor, which holds the lock alone while it stops the broker, may end between two looks at it.
+        if before and shared:
             return True
         time.sleep(0.05)
     if use.process:
