@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.java import fetch_jars
 from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, kafka_jars
+
+_warehouse = tempfile.TemporaryDirectory(prefix="upsert-kafka-bench-warehouse-")
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ def session(master: str = "local[2]", **settings: str) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
         "spark.sql.session.timeZone": "UTC",
+        # Tables of an earlier run, which no catalog knows any more, would stand in the way.
+        "spark.sql.warehouse.dir": _warehouse.name,
         "spark.log.level": "OFF",
     }
     for name, value in {**defaults, **settings}.items():

@@ -95,6 +95,15 @@ def test_duplicate_and_null_keys_are_refused_as_without(table: Table) -> None:
     assert table.publish([ANN, BOB, (None, "n")], on_null_key="drop").dropped == 1
 
 
+def test_rows_of_which_only_the_latest_was_published_leave_no_snapshot(table: Table) -> None:
+    rows = [(1, "ann", 1), (1, "anna", 2), (2, "bob", 1)]
+    columns = "id int, name string, version int"
+    table.publish(rows, columns, on_duplicate_key="latest", sequence_by="version")
+    assert loaded(table) is None
+    with pytest.raises(publish.GuardError, match="2 rows share"):
+        table.publish(rows, columns)
+
+
 @pytest.fixture
 def lives(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Any:
     number = iter(range(1000))

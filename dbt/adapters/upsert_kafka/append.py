@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import contracts, publish, topics
-from dbt.adapters.upsert_kafka.changes import PARTITION
+from dbt.adapters.upsert_kafka.changes import PARTITION, hold
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.publish import Delivered, Request
 from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, VALUE, extras, size
@@ -50,7 +50,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         F.count_if(NULL_KEY).alias("nulls"),
         F.max(size()).alias("largest"),
     )
-    computed = encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)).localCheckpoint(eager=True)
+    computed = hold(encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)))
     count, nulls = seen.found["rows"], seen.found["nulls"]
     if broken.reasons():
         raise GuardError("\n".join(f"{request.model}: {reason}" for reason in broken.reasons()) + "\nNothing was written.")

@@ -260,11 +260,12 @@ def _compare(
 ) -> tuple[Changes, _Held | None]:
     """The change, and the rows if a snapshot of them may be of use to the next run."""
     encoded = layout.encode(rows, request.options)
-    if topic is None or topic.is_empty:
-        held = changes.hold(encoded)
-        return changes.compare(held, None, layout, policy), _Held(held)
-    found = change_events.live(scan.read(spark, request.kafka, topic), layout)
     plain = not isinstance(layout.value_format, ChangelogFormat) and not policy.takes_latest
+    if topic is None or topic.is_empty:
+        # Where only the latest of a key's rows counts, these are not what the topic will hold.
+        held = encoded if policy.takes_latest else changes.hold(encoded)
+        return changes.compare(held, None, layout, policy), _Held(held) if plain else None
+    found = change_events.live(scan.read(spark, request.kafka, topic), layout)
     if not (plain and snapshots.is_worth_it(topic)):
         return _compare_with(found, encoded, layout, topic, policy, request), None
     held = changes.hold(encoded)
