@@ -10,8 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import (
@@ -31,7 +30,7 @@ from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.embedded.node import LOOPBACK
 from dbt.adapters.upsert_kafka.kafka_clients import export_secrets
 from tests.certificates import PASSWORD, Certificates
-from tests.services import Cluster
+from tests.services import Cluster, Service
 
 CLIENT = "dbt-client"
 """Common name of the client's certificate, and so its user."""
@@ -42,7 +41,7 @@ OAUTH = "by-token"
 SASL_LOGIN = "org.apache.kafka.common.security"
 
 
-class SecuredCluster:
+class SecuredCluster(Service):
     """One broker with an authorizer that denies what no rule allows."""
 
     def __init__(self) -> None:
@@ -56,11 +55,10 @@ class SecuredCluster:
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.certificates['jwks.json'].as_uri()}"
         self._cluster = Cluster(properties=self._properties(), secured=("SASL_SSL", "SSL"), jvm_flags=(allowed,))
 
-    def __enter__(self) -> Self:
-        self._cluster.__enter__()
-        return self
+    def start(self) -> None:
+        self._cluster.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         self._cluster.close()
         self._folder.cleanup()
 

@@ -95,7 +95,28 @@ class Broker:
         self._process = self._lock = None
 
 
-class Cluster:
+class Service:
+    """Something that is started on entry and gone on exit, also if it did not start."""
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Cluster(Service):
     """A Kafka cluster on loopback, started on entry and removed on exit.
 
     Args:
@@ -144,19 +165,11 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         return ",".join(broker.node.bootstrap_servers for broker in self.brokers)
 
-    def __enter__(self) -> Self:
-        try:
-            for broker in self.brokers:
-                broker.launch()
-            for broker in self.brokers:
-                broker.wait()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+    def start(self) -> None:
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.wait()
 
     def close(self) -> None:
         for broker in self.brokers:
@@ -164,7 +177,7 @@ class Cluster:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class SchemaRegistry:
+class SchemaRegistry(Service):
     """A real registry with Confluent's API (Apicurio, in memory), started on entry and gone on exit."""
 
     def __init__(self) -> None:
@@ -176,7 +189,7 @@ class SchemaRegistry:
         self.url = f"http://{LOOPBACK}:{self._port}/apis/ccompat/v7"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         [jar] = Path(self._folder.name).rglob("*-runner.jar")
         flags = ["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dquarkus.http.host={LOOPBACK}", f"-Dquarkus.http.port={self._port}"]
         log = Path(self._folder.name, "log")
@@ -187,12 +200,12 @@ class SchemaRegistry:
             assert self._process.poll() is None, f"the registry ended: {log.read_text()[-2000:]}"
             try:
                 if requests.get(f"{self.url}/subjects", timeout=10).ok:
-                    return self
+                    return
             except requests.ConnectionError:
                 time.sleep(0.2)
         raise AssertionError(f"the registry did not answer: {log.read_text()[-2000:]}")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -15,14 +15,13 @@ import time
 import venv
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pyspark
 
 from dbt.adapters.upsert_kafka.embedded.node import LOOPBACK, free_ports
 from dbt.adapters.upsert_kafka.java import find_java
 from tests.dbt_project import QUICK_JVM
+from tests.services import Service
 
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE = 300.0
@@ -70,7 +69,7 @@ class SparkProcess:
         self.process.wait(60)
 
 
-class StandaloneSpark:
+class StandaloneSpark(Service):
     """A master with workers of one core each, started on entry and gone on exit."""
 
     def __init__(self, workers: int = 2) -> None:
@@ -90,26 +89,18 @@ class StandaloneSpark:
     def workers(self) -> list[SparkProcess]:
         return self._processes[1:]
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         listen = ["--host", LOOPBACK, "--webui-port", "0"]
-        try:
-            command = ["org.apache.spark.deploy.master.Master", *listen, "--port", str(self._port)]
-            self._processes.append(SparkProcess(self._folder, "master", *command, ready="I have been elected leader"))
-            self._processes[0].wait()
-            for number in range(self._number):
-                room = ["--cores", "1", "--memory", "800m", "--work-dir", str(self._folder / f"work-{number}")]
-                command = ["org.apache.spark.deploy.worker.Worker", *listen, *room, self.master]
-                ready = "Successfully registered with master"
-                self._processes.append(SparkProcess(self._folder, f"worker-{number}", *command, ready=ready))
-            for process in self.workers:
-                process.wait()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        command = ["org.apache.spark.deploy.master.Master", *listen, "--port", str(self._port)]
+        self._processes.append(SparkProcess(self._folder, "master", *command, ready="I have been elected leader"))
+        self._processes[0].wait()
+        for number in range(self._number):
+            room = ["--cores", "1", "--memory", "800m", "--work-dir", str(self._folder / f"work-{number}")]
+            command = ["org.apache.spark.deploy.worker.Worker", *listen, *room, self.master]
+            ready = "Successfully registered with master"
+            self._processes.append(SparkProcess(self._folder, f"worker-{number}", *command, ready=ready))
+        for process in self.workers:
+            process.wait()
 
     def close(self) -> None:
         for process in reversed(self._processes):
@@ -117,7 +108,7 @@ class StandaloneSpark:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class ConnectServer:
+class ConnectServer(Service):
     """A Spark Connect server with a Spark of its own, started on entry and gone on exit.
 
     Args:
@@ -132,7 +123,7 @@ class ConnectServer:
         self._jars = jars
         self._process: SparkProcess | None = None
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         settings = {
             "spark.connect.grpc.binding.address": LOOPBACK,
             "spark.connect.grpc.binding.port": str(self._port),
@@ -149,15 +140,7 @@ class ConnectServer:
             self._folder, "server", *command, ready="Spark Connect server started",
             PYSPARK_PYTHON=str(self._python), SPARK_DAEMON_MEMORY="1g",
         )  # fmt: skip
-        try:
-            self._process.wait()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        self._process.wait()
 
     def close(self) -> None:
         if self._process is not None:
