@@ -74,10 +74,11 @@ class Changes:
     def __getitem__(self, kind: str) -> int:
         return self.counts[kind]
 
-    def among(self, rows: int, live_keys: int) -> Changes:
-        """The change of a whole table, if this is that of a part and all other rows are in the topic as they are."""
-        counts = {**self.counts, UNCHANGED: self.counts[UNCHANGED] + rows - self.rows}
-        return replace(self, counts=counts, rows=rows, live_keys=live_keys)
+    def among(self, live_keys: int) -> Changes:
+        """The change of a whole table, if this is that of a part and all other live keys of the topic are as their rows are."""
+        others = live_keys - self.live_keys
+        counts = {**self.counts, UNCHANGED: self.counts[UNCHANGED] + others}
+        return replace(self, counts=counts, rows=self.rows + others, live_keys=live_keys)
 
     @property
     def is_all(self) -> bool:

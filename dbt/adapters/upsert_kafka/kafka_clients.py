@@ -32,6 +32,8 @@ READER_DEFAULTS = {
     "max.poll.records": "20000",
     "max.partition.fetch.bytes": str(16 * 1024 * 1024),
     "fetch.max.bytes": str(64 * 1024 * 1024),
+    # Every task asks once more than there are records, and would wait half a second for others to come.
+    "fetch.max.wait.ms": "10",
     "isolation.level": "read_committed",
 }
 BOOTSTRAP_TIMEOUT_MS = 20_000

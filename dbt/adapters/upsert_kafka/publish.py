@@ -249,7 +249,7 @@ def _policy(request: Request, old_keys_are_foreign: bool) -> Policy:
 
 @dataclass(frozen=True)
 class _Held:
-    """The encoded rows of a run, computed, and their checksums if they were needed."""
+    """The encoded rows of a run, computed, and their checksums if those follow from the last snapshot."""
 
     rows: DataFrame
     sums: Sums | None = None
@@ -270,16 +270,14 @@ def _compare(
         return _compare_with(found, encoded, layout, topic, policy, request), None
     held = changes.hold(encoded)
     snapshot = None if policy.republishes else snapshots.load(spark, request.relation, topic)
-    if snapshot is None:
+    part = snapshot.differing(held) if snapshot else None
+    if snapshot is None or part is None:
         return _compare_with(found, held, layout, topic, policy, request), _Held(held)
-    sums = snapshots.summed(held, snapshot.sums.buckets).held()
-    part = snapshot.differing(sums)
-    if part is None:
-        return _compare_with(found, held, layout, topic, policy, request), _Held(held, sums)
     looked_at = part.of_topic(found) if part.number else found.limit(0)
-    change = _compare_with(looked_at, part.of_rows(held), layout, topic, policy, request)
+    in_part = changes.hold(part.of_rows(held))
+    change = _compare_with(looked_at, in_part, layout, topic, policy, request).among(snapshot.keys)
     # What was not touched needs no new snapshot.
-    return change.among(held.count(), snapshot.keys), _Held(held, sums) if change.to_write else None
+    return change, _Held(held, snapshot.updated(part, in_part)) if change.to_write else None
 
 
 def _compare_with(

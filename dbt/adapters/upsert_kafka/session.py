@@ -215,8 +215,9 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
     missing = [jar for jar in jars if not Path(jar).is_file()]
     if missing:
         raise UpsertKafkaError(f"jars in your profile name files that are not there: {', '.join(missing)}")
+    master = credentials.master or "local[*]"
     return {
-        "spark.master": credentials.master or "local[*]",
+        "spark.master": master,
         "spark.app.name": "dbt-upsert-kafka",
         "spark.jars": ",".join(jars),
         "spark.ui.enabled": "false",
@@ -224,10 +225,16 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
         "spark.redaction.regex": SECRET,
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.sql.catalogImplementation": "hive",
+        **(local_settings() if master.startswith("local") else {}),
         **OF_A_SESSION,
         **(DELTA_SETTINGS if delta else {}),
         JVM_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
     }
+
+
+def local_settings() -> dict[str, str]:
+    """What suits a Spark on one machine: every task of a shuffle writes as many files, and 200 are for clusters."""
+    return {"spark.sql.shuffle.partitions": str(max(16, 2 * (os.cpu_count() or 1)))}
 
 
 def _project_catalog(state_dir: Path) -> dict[str, str]:

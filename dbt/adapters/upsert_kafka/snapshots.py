@@ -10,13 +10,13 @@ import json
 from dataclasses import dataclass, replace
 
 from dbt.adapters.events.logging import AdapterLogger
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import views
 from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, VALUE
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.topics import Topic
 
 logger = AdapterLogger("upsert_kafka")
@@ -37,10 +37,8 @@ class Sums:
     frame: DataFrame
     """`bucket, keys, checksum`."""
     buckets: int
-
-    def held(self) -> Sums:
-        """The same, computed."""
-        return replace(self, frame=self.frame.localCheckpoint(eager=True))
+    replaces: bool = False
+    """Whether they are made of the snapshot that they replace."""
 
     def fit(self, keys: int) -> bool:
         """Whether the buckets have about the size that they should have."""
@@ -54,17 +52,19 @@ class Snapshot:
     sums: Sums
     keys: int
 
-    def differing(self, rows: Sums) -> Part | None:
-        """The buckets in which rows and topic are not the same; None if those are too many to be worth it.
-
-        Args:
-            rows: in as many buckets.
-        """
+    def differing(self, rows: DataFrame) -> Part | None:
+        """The buckets in which rows and topic are not the same; None if those are too many to be worth it."""
+        buckets = self.sums.buckets
         known = self.sums.frame.select(BUCKET, (-F.col(KEYS)).alias(KEYS), CHECKSUM)
-        both = rows.frame.unionAll(known).groupBy(BUCKET).agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
+        both = _by_bucket(_pairs(rows, buckets).unionAll(known))
         found = both.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0").select(BUCKET).localCheckpoint(eager=True)
         number = found.count()
-        return Part(found, number, rows.buckets) if number <= min(MOST_BUCKETS, rows.buckets // 2) else None
+        return Part(found, number, buckets) if number <= min(MOST_BUCKETS, buckets // 2) else None
+
+    def updated(self, part: Part, rows: DataFrame) -> Sums:
+        """The checksums of a table that differs only in that part, of which these are all rows; not yet computed."""
+        others = self.sums.frame.join(F.broadcast(part.frame), BUCKET, "left_anti")
+        return replace(self.sums, frame=others.unionAll(summed(rows, part.buckets).frame), replaces=True)
 
 
 @dataclass(frozen=True)
@@ -107,17 +107,17 @@ def buckets_for(keys: int) -> int:
 
 def summed(rows: DataFrame, buckets: int) -> Sums:
     """The rows' checksums; not yet computed."""
-    pairs = _live(rows).select(_bucket(buckets), _pair())
-    return Sums(pairs.groupBy(BUCKET).agg(F.count("*").alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM)), buckets)
+    return Sums(_by_bucket(_pairs(rows, buckets)), buckets)
 
 
 def save(spark: SparkSession, relation: UpsertKafkaRelation, sums: Sums, keys: int, topic: Topic) -> None:
     """Keep what the topic holds now: exactly the rows of these sums."""
     facts = {TOPIC: _fingerprint(topic), BUCKETS: str(sums.buckets), ROWS: str(keys)}
     try:
+        frame = sums.frame.localCheckpoint(eager=True) if sums.replaces else sums.frame
         drop(spark, relation)
-        views.store(spark, relation.snapshot_table, sums.frame, facts)
-    except PySparkException as error:
+        views.store(spark, relation.snapshot_table, frame, facts)
+    except SPARK_ERRORS as error:
         # The topic is right all the same, and the next run compares everything.
         logger.debug(f"No snapshot of topic '{topic.name}': {error}")
 
@@ -134,9 +134,13 @@ def _bucket(buckets: int) -> Column:
     return F.pmod(F.xxhash64(KEY), F.lit(buckets)).alias(BUCKET)
 
 
-def _pair() -> Column:
+def _pairs(rows: DataFrame, buckets: int) -> DataFrame:
     # A checksum stands for few rows, so that 64 bits do not miss a change by chance.
-    return F.xxhash64(KEY, VALUE).alias(CHECKSUM)
+    return _live(rows).select(_bucket(buckets), F.lit(1).cast("long").alias(KEYS), F.xxhash64(KEY, VALUE).alias(CHECKSUM))
+
+
+def _by_bucket(pairs: DataFrame) -> DataFrame:
+    return pairs.groupBy(BUCKET).agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
 
 
 def _fingerprint(topic: Topic) -> str:
