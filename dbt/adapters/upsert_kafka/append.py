@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import contracts, publish, topics
-from dbt.adapters.upsert_kafka.changes import PARTITION, hold
+from dbt.adapters.upsert_kafka.changes import PARTITION
 from dbt.adapters.upsert_kafka.errors import GuardError
+from dbt.adapters.upsert_kafka.held import hold, until_done
 from dbt.adapters.upsert_kafka.publish import Delivered, Request
 from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, VALUE, extras, size
 from dbt.adapters.upsert_kafka.tally import Tally
@@ -31,6 +32,7 @@ class Appended(Delivered):
     """Rows without a key, left out by on_null_key='drop'."""
 
 
+@until_done()
 def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     """Append `rows` to the topic, and show all of its records as the relation.
 

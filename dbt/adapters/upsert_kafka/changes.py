@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from dbt.adapters.upsert_kafka.held import hold
 from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, SEQUENCE, VALUE, Records, extras, size
 from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
 from dbt.adapters.upsert_kafka.tally import Tally
@@ -117,7 +118,7 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
     The result is computed here, once: a SELECT that gives other rows each time it runs is still published as it was compared.
 
     Args:
-        encoded: what `Records.encode` makes of the SELECT; `hold` it where there are no records to compare it with.
+        encoded: what `Records.encode` makes of the SELECT.
         latest: what `scan.latest` found, None for a topic without records.
     """
     if latest is None and not policy.takes_latest:
@@ -142,20 +143,15 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
     return Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], found["largest"] or 0, policy)
 
 
-def hold(encoded: DataFrame) -> DataFrame:
-    """Compute the rows now, once and for all."""
-    return encoded.localCheckpoint(eager=True)
-
-
 def _first_load(rows: DataFrame, policy: Policy) -> Changes:
     """The change of a topic without records: every row is new, and rows need not travel to find that their keys are unique."""
     kind = F.when(F.col(NULL_KEY), NULL).when(F.col(DOOMED), GONE).otherwise(INSERT)
-    frame = rows.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
+    frame = hold(rows).withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
     # Counted afterwards: an observation of the rows on their way would take longer.
-    counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in (NULL, GONE, INSERT)]
+    counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in (NULL, INSERT)]
     [found] = frame.agg(F.count(F.lit(1)).alias("rows"), *counts, _largest().alias("largest")).collect()
     by_kind = dict.fromkeys(KINDS, 0) | {kind: found[kind] for kind in (NULL, INSERT)}
-    if _repeats_hashes(rows.where(~F.col(NULL_KEY)).select(F.xxhash64(KEY).alias("hash")), found.rows):
+    if _repeats_hashes(frame.where(~F.col(NULL_KEY)).select(F.xxhash64(KEY).alias("hash")), found.rows):
         copies = F.count(F.when(F.col(KIND) != NULL, F.lit(1))).over(Window.partitionBy(KEY))
         frame = _held(frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND))))
         counted = {row[KIND]: row["count"] for row in frame.groupBy(KIND).count().collect()}

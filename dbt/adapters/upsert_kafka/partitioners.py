@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
+from dbt.adapters.upsert_kafka.held import hold
 
 # Imported where records are placed: dbt commands that write nothing would wait a second for it.
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _place_by_function(records: DataFrame, partitioner: Partitioner, partitions:
     chosen = _vectorized(_by_function(partitioner.name, partitioner.function, partitions), "key", "value", "partition")
     try:
         # Once and now: a refused answer must come before the first record is written.
-        return records.withColumn("partition", chosen).localCheckpoint(eager=True)
+        return hold(records.withColumn("partition", chosen))
     except PySparkException as error:
         text = str(error)
         logger.debug(f"placing failed: {text}")

@@ -33,6 +33,7 @@ from dbt.adapters.upsert_kafka import (
 from dbt.adapters.upsert_kafka.changes import DELETE, FOREIGN, INSERT, NULL, REPUBLISH, UNCHANGED, UPDATE, Changes, Policy
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
+from dbt.adapters.upsert_kafka.held import hold, until_done
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
 from dbt.adapters.upsert_kafka.options.table import KAFKA
@@ -114,6 +115,7 @@ class Publication(Delivered):
     """Keys of other writers that were left alone."""
 
 
+@until_done()
 def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publication:
     """Make the topic equal to `rows`, and show it as the relation.
 
@@ -262,19 +264,18 @@ def _compare(
     encoded = layout.encode(rows, request.options)
     plain = not isinstance(layout.value_format, ChangelogFormat) and not policy.takes_latest
     if topic is None or topic.is_empty:
-        # Where only the latest of a key's rows counts, these are not what the topic will hold.
-        held = encoded if policy.takes_latest else changes.hold(encoded)
-        return changes.compare(held, None, layout, policy), _Held(held) if plain else None
+        change = changes.compare(encoded, None, layout, policy)
+        return change, _Held(change.frame) if plain else None
     found = change_events.live(scan.read(spark, request.kafka, topic), layout)
     if not (plain and snapshots.is_worth_it(topic)):
         return _compare_with(found, encoded, layout, topic, policy, request), None
-    held = changes.hold(encoded)
+    held = hold(encoded)
     snapshot = None if policy.republishes else snapshots.load(spark, request.relation, topic)
     part = snapshot.differing(held) if snapshot else None
     if snapshot is None or part is None:
         return _compare_with(found, held, layout, topic, policy, request), _Held(held)
     looked_at = part.of_topic(found) if part.number else found.limit(0)
-    in_part = changes.hold(part.of_rows(held))
+    in_part = hold(part.of_rows(held))
     change = _compare_with(looked_at, in_part, layout, topic, policy, request).among(snapshot.keys)
     # What was not touched needs no new snapshot.
     return change, _Held(held, snapshot.updated(part, in_part)) if change.to_write else None

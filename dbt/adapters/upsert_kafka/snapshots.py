@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import views
+from dbt.adapters.upsert_kafka.held import hold
 from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, VALUE
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS
@@ -57,7 +58,7 @@ class Snapshot:
         buckets = self.sums.buckets
         known = self.sums.frame.select(BUCKET, (-F.col(KEYS)).alias(KEYS), CHECKSUM)
         both = _by_bucket(_pairs(rows, buckets).unionAll(known))
-        found = both.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0").select(BUCKET).localCheckpoint(eager=True)
+        found = hold(both.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0").select(BUCKET))
         number = found.count()
         return Part(found, number, buckets) if number <= min(MOST_BUCKETS, buckets // 2) else None
 
@@ -114,7 +115,7 @@ def save(spark: SparkSession, relation: UpsertKafkaRelation, sums: Sums, keys: i
     """Keep what the topic holds now: exactly the rows of these sums."""
     facts = {TOPIC: _fingerprint(topic), BUCKETS: str(sums.buckets), ROWS: str(keys)}
     try:
-        frame = sums.frame.localCheckpoint(eager=True) if sums.replaces else sums.frame
+        frame = hold(sums.frame) if sums.replaces else sums.frame
         drop(spark, relation)
         views.store(spark, relation.snapshot_table, frame, facts)
     except SPARK_ERRORS as error:

@@ -7,6 +7,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql.utils import is_remote
 
+from dbt.adapters.upsert_kafka.held import hold
+
 
 class Tally:
     """Aggregates of a frame's rows, known once what is made of them is computed."""
@@ -20,7 +22,7 @@ class Tally:
         if not is_remote():
             return frame.observe(self._seen, *aggregates)
         # A Spark Connect server waits 100 ms for what it observed and then answers without: there the rows are kept and counted.
-        kept = frame.localCheckpoint(eager=True)
+        kept = hold(frame)
         [counted] = kept.agg(*aggregates).collect()
         self._counted = counted.asDict()
         return kept

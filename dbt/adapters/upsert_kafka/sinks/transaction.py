@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import murmur2, oauth, tls, topics
 from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError, lacks
+from dbt.adapters.upsert_kafka.held import hold
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, protocol, record_batch, task
 from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS, first_line, reason
 from dbt.adapters.upsert_kafka.sinks.protocol import Client
@@ -127,7 +128,7 @@ class _Run:
             records = records.repartition("key").sortWithinPartitions("seq")
         encode = task.encoder(self._target.partitions, self._limits.batch_bytes, _property(self._target, "compression.type"))
         try:
-            return records.select(*columns).mapInArrow(encode, task.BATCHES).localCheckpoint(eager=True)
+            return hold(records.select(*columns).mapInArrow(encode, task.BATCHES))
         except SPARK_ERRORS as error:
             if AGAIN.search(str(error)):
                 raise _AgainError(first_line(error)) from None

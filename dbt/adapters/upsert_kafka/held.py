@@ -1,0 +1,46 @@
+"""Rows that are computed once and kept by Spark until the run that needs them ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.utils import is_remote
+
+
+class _Kept(threading.local):
+    """What the thread's run holds; dbt runs each model in one thread."""
+
+    def __init__(self) -> None:
+        self.frames: list[DataFrame] = []
+
+
+_kept = _Kept()
+
+
+def hold(frame: DataFrame) -> DataFrame:
+    """Compute the rows now, once and for all; outside of `until_done` they stay until Java's garbage collection."""
+    held = frame.localCheckpoint(eager=True)
+    _kept.frames.append(held)
+    return held
+
+
+@contextmanager
+def until_done() -> Iterator[None]:
+    """Give the memory of what is held inside back at once: the next model would push it out to disk, which takes its time."""
+    outer, _kept.frames = _kept.frames, []
+    try:
+        yield
+    finally:
+        for frame in _kept.frames if not is_remote() else ():
+            _blocks(frame).unpersist(False)
+        _kept.frames = outer
+
+
+def _blocks(frame: DataFrame) -> Any:
+    """The RDD that keeps a held frame's rows; Spark has no other way to it."""
+    plan: Any = frame._jdf.queryExecution().logical()
+    return plan.rdd()
