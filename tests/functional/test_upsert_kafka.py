@@ -157,6 +157,8 @@ def test_mistakes_name_what_exists_and_create_nothing(dbt_project: MakeProject, 
             "models/no_key.sql": config.format(""),
             "models/bad_sql.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select 1 as id, nope from range(1)",
             "models/bad_cast.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select cast('x' as int) as id",
+            "models/too_wide.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select 1 as id"
+            + "".join(f", {i} as column_{i}" for i in range(1500)),
         }
     )
     outcome = project.run("run")
@@ -165,8 +167,9 @@ def test_mistakes_name_what_exists_and_create_nothing(dbt_project: MakeProject, 
     assert "unique_key: is required by upsert_kafka" in outcome.output
     assert "[UNRESOLVED_COLUMN" in outcome.output
     assert "[CAST_INVALID_INPUT]" in outcome.message("bad_cast"), "and no NULL in the key"
+    assert "too_wide: the query of its view has" in outcome.message("too_wide"), "said before anything is written"
     assert "at org.apache.spark" not in outcome.output
-    for model in ("wrong_column", "no_key", "bad_sql", "bad_cast"):
+    for model in ("wrong_column", "no_key", "bad_sql", "bad_cast", "too_wide"):
         with pytest.raises(AssertionError, match="does not exist"):
             records(broker, project, model)
 

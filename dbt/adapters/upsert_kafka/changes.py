@@ -82,6 +82,11 @@ class Changes:
         return replace(self, counts=counts, rows=self.rows + others, live_keys=live_keys)
 
     @property
+    def keys_after(self) -> int:
+        """How many live keys the topic has once this is written."""
+        return self.live_keys + self[INSERT] - self[DELETE]
+
+    @property
     def is_all(self) -> bool:
         """Whether the topic holds exactly the rows once this is written."""
         complete = self.policy.deletes and self.policy.deletes_missing

@@ -31,6 +31,7 @@ DESCRIPTIONS = {
     "topic": "the Kafka topic that this relation is",
     "partitions": "",
     "records": "messages between the first and the last offset; compaction may have removed some of them",
+    "keys": "live ones, known while nobody else wrote since the last publication",
     "bytes": "on the brokers' disks, all replicas together",
     "cleanup policy": "",
     "retention": "",
@@ -127,13 +128,17 @@ def _avro_schemas(exposed: StructType, topic: str, options: ModelOptions) -> dic
 
 def _shown(found: Statistics, state: Mapping[str, str]) -> Mapping[str, Any]:
     newest = found.newest_millis
+    publication = json.loads(state.get(views.PUBLICATION, "null"))
+    since = _since(found, publication)
+    keys = publication.get("keys") if publication and not since["lag"] else None
     return {
         "partitions": found.partitions,
         "records": found.records,
+        **({} if keys is None else {"keys": keys}),
         **({} if found.bytes is None else {"bytes": found.bytes}),
         **({} if found.cleanup_policy is None else {"cleanup policy": found.cleanup_policy, "retention": _retention(found)}),
         **({} if newest is None else {"last record": views.time_text(newest / 1000)}),
-        **_since(found, json.loads(state.get(views.PUBLICATION, "null"))),
+        **since,
     }
 
 

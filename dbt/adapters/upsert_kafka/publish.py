@@ -164,7 +164,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     delivery = None
     if change.to_write:
         delivery = deliver(_records(spark, change, layout, topic, request), partitioner, topic, request, change.messages)
-    expose(spark, layout, request, made, topic, delivery)
+    expose(spark, layout, request, made, topic, delivery, change.keys_after)
     if held is not None:
         _remember(spark, held, change, topic, delivery, request)
     return _publication("", request.topic, change, delivery)
@@ -217,6 +217,8 @@ def _reconciled(spark: SparkSession, rows: DataFrame, request: Request) -> DataF
 
 def layout_of(rows: DataFrame, request: Request) -> Records:
     layout = checked_layout(rows, request.model, request.options, request.topic)
+    if too_long := views.length_problem(rows.sparkSession, _view(layout, request)):
+        raise OptionsError(f"{request.model}: {too_long}")
     return layout.prepared(request.registry, writes=request.mode == "publish")
 
 
@@ -298,7 +300,7 @@ def _remember(
     spark: SparkSession, held: _Held, change: Changes, before: Topic, delivery: Delivery | None, request: Request
 ) -> None:
     """Keep a snapshot for the next run, if the topic holds what this run wrote and nothing else was written meanwhile."""
-    keys = change.live_keys + change[INSERT] - change[DELETE]
+    keys = change.keys_after
     if keys < snapshots.FEWEST_ROWS or not change.is_all or request.options.sink_delivery_guarantee == "none":
         return
     with request.kafka.admin() as admin:
@@ -318,13 +320,14 @@ def expose(
     made: bool = False,
     topic: Topic | None = None,
     delivery: Delivery | None = None,
+    keys: int | None = None,
 ) -> None:
+    """Show the topic as the relation.
+
+    Args:
+        keys: how many live keys the topic has now, if that is known.
+    """
     published = request.mode == "publish"
-    if request.options.materialization == KAFKA:
-        skips = request.options.ignore_parse_errors
-        query = f"SELECT * FROM {reading.query(layout, views.name(request.relation.topic_table), per_key=False, skips=skips)}"
-    else:
-        query = views.last_per_key(request.relation, layout, request.options.ignore_parse_errors)
     owner = views.Ownership(request.project, request.options.bootstrap_servers, made)
     former = views.expose(
         spark,
@@ -334,16 +337,25 @@ def expose(
         request.kafka,
         layout,
         published,
-        query,
+        _view(layout, request),
         request.comments,
         owner,
         end=_end(topic, delivery) if topic and delivery else None,
+        keys=keys,
     )
     if former is not None:
         logger.warning(
             f"{request.model}: publishes to '{request.topic}' now; its former topic '{former}' is left as it is "
             "(dbt run-operation orphan_topics lists it if this project made it)"
         )
+
+
+def _view(layout: Records, request: Request) -> str:
+    """The query that shows the topic as the relation."""
+    skips = request.options.ignore_parse_errors
+    if request.options.materialization != KAFKA:
+        return views.last_per_key(request.relation, layout, skips)
+    return f"SELECT * FROM {reading.query(layout, views.name(request.relation.topic_table), per_key=False, skips=skips)}"
 
 
 def _end(topic: Topic, delivery: Delivery) -> dict[int, int] | None:

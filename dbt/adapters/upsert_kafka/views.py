@@ -29,6 +29,8 @@ MADE = f"{OURS}made"
 # When a run wrote last, and where the topic's partitions ended then.
 PUBLICATION = f"{OURS}publication"
 
+MOST_IN_DERBY = 32_700
+
 # Inside a partition the offset decides which record is the last; between partitions only others' writes need deciding.
 # Spark leaves out what a query over it does not use.
 LAST_PER_KEY = """(
@@ -77,12 +79,14 @@ def expose(
     comments: Comments | None = None,
     owner: Ownership | None = None,
     end: Mapping[int, int] | None = None,
+    keys: int | None = None,
 ) -> str | None:
     """Show all that the topic holds as `query` says.
 
     Args:
         published: whether a run has published; --empty makes a view too.
         end: where each partition ends after what this run wrote, None if it wrote nothing.
+        keys: how many live keys that leaves, if known.
 
     Returns:
         The topic that the relation showed before, if that was another one.
@@ -102,8 +106,19 @@ def expose(
     }
     create(spark, relation, existing, before, whole_topic(topic, kafka), query, facts, comments)
     if end is not None:
-        remember(spark, relation, {PUBLICATION: json.dumps({"at": time_text(time.time()), "end": end})})
+        remember(spark, relation, {PUBLICATION: json.dumps({"at": time_text(time.time()), "end": end, "keys": keys})})
     return before[TOPIC] if before.get(TOPIC, topic) != topic else None
+
+
+def length_problem(spark: SparkSession, query: str) -> str | None:
+    """Why the catalog can't keep a view; better said before anything is written than after."""
+    catalog = spark.conf.get("spark.hadoop.javax.jdo.option.ConnectionURL", "") or ""
+    if not catalog.startswith("jdbc:derby") or len(query) <= MOST_IN_DERBY:
+        return None
+    return (
+        f"the query of its view has {len(query)} characters, and the project's own catalog keeps {MOST_IN_DERBY}: select fewer "
+        "columns or put some of them into a struct, or point spark.hadoop.hive.metastore.uris in your profile to a metastore"
+    )
 
 
 def last_per_key(relation: UpsertKafkaRelation, records: Records, skips: bool) -> str:
