@@ -217,9 +217,10 @@ def _reconciled(spark: SparkSession, rows: DataFrame, request: Request) -> DataF
 
 def layout_of(rows: DataFrame, request: Request) -> Records:
     layout = checked_layout(rows, request.model, request.options, request.topic)
+    layout = layout.prepared(request.registry, writes=request.mode == "publish")
     if too_long := views.length_problem(rows.sparkSession, _view(layout, request)):
         raise OptionsError(f"{request.model}: {too_long}")
-    return layout.prepared(request.registry, writes=request.mode == "publish")
+    return layout
 
 
 def checked_layout(rows: DataFrame, model: str, options: ModelOptions, topic: str) -> Records:

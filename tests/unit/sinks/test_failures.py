@@ -27,6 +27,11 @@ NOT_THERE = f"{JAVA}TimeoutException: Topic t not present in metadata after 4000
         ("kafka.errors.ProducerFencedError: [Error 90]", "a newer run of the same model"),
         ("[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND] Checkpoint block rdd_3_1 not found!", "lost an executor"),
         ("ModuleNotFoundError: No module named 'kafka'", "the Python of Spark's executors lacks 'kafka'"),
+        ("kafka.errors.LeaderNotAvailableError: [Error 5]", "no broker answers for a partition"),
+        ("kafka.errors.NotLeaderForPartitionError: [Error 6]", "no broker answers for a partition"),
+        ("kafka.errors.CoordinatorNotAvailableError: [Error 15]", "no broker answers for its transactional id"),
+        ("kafka.errors.RequestTimedOutError: [Error 7]", "did not answer in time"),
+        ("kafka.errors.ConcurrentTransactionsError: [Error 51]", "run again"),
         ("InvalidRecordException: Compacted topic cannot accept message without key", "record without a key"),
     ],
 )

@@ -17,6 +17,9 @@ TOO_LARGE = (
     "a message is larger than allowed; raise the topic's max.message.bytes (`topic_config`), and for more than 1 MiB "
     "max.request.size (`properties`)"
 )
+NO_LEADER = "no broker answers for a partition of the topic, which has no leader; bring the brokers back"
+NO_COORDINATOR = "no broker answers for its transactional id; bring the brokers back"
+LATE = "the brokers did not answer in time"
 # Kafka's error classes without "Exception" or "Error": the names are the same in Java and kafka-python, and in the text of a
 # Spark exception they are all that is left of the cause. The first that is found wins, so causes come before their consequences.
 REASONS: Mapping[str, str] = {
@@ -46,7 +49,12 @@ REASONS: Mapping[str, str] = {
     "KafkaConnection": "no broker answers at {servers}",
     "No resolvable bootstrap urls": "no address in {servers} can be resolved",
     "not present in metadata": "no broker answered at {servers}, or the topic was deleted",
-    "KafkaTimeout": "the brokers did not answer in time",
+    **dict.fromkeys(("LeaderNotAvailable", "NotLeader", "LeaderEpoch", "ReplicaNotAvailable", "KafkaStorage"), NO_LEADER),
+    **dict.fromkeys(("UnknownBrokerId", "StaleMetadata", "MetadataEmptyBrokerList"), NO_LEADER),
+    **dict.fromkeys(("CoordinatorNotAvailable", "NotCoordinator", "CoordinatorLoadInProgress"), NO_COORDINATOR),
+    "ConcurrentTransactions": "the brokers have not ended the model's last transaction yet; run again",
+    "ThrottlingQuotaExceeded": "the brokers' quota for the user is used up; run again later",
+    **dict.fromkeys(("KafkaTimeout", "RequestTimedOut", "NetworkException"), LATE),
     "errors.TimeoutException": "the brokers did not answer in time; see delivery.timeout.ms (`properties`)",
     "ConfigException": "Kafka refused a property: {detail}",
     "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND": "Spark lost an executor, and with it rows that were computed already",
