@@ -115,7 +115,9 @@ class _Writer:
         if all(map(_is_bmp, names)) and not any(_has_text(t) for _, _, t in members):
             return cut.format(as_is)
         ascii_only = f"to_json({struct}, {quote_map({**ignore_nulls, 'writeNonAsciiCharacterAsCodePoint': 'true'})})"
-        beyond_bmp = " OR ".join(_has(ascii_only, surrogate) for surrogate in ("\\uD8", "\\uD9", "\\uDA", "\\uDB"))
+        surrogates = " OR ".join(_has(ascii_only, lead) for lead in ("\\uD8", "\\uD9", "\\uDA", "\\uDB"))
+        # Most text has neither surrogates nor late Hangul, which one look tells.
+        beyond_bmp = f"{_has(ascii_only, BACKSLASH + 'uD')} AND ({surrogates})"
         with_care = f"if({beyond_bmp}, {_unescape_bmp(_CUT_ONCE[cut].format(ascii_only))}, {_CUT_ONCE[cut].format(as_is)})"
         # With all but ASCII escaped, one look tells whether there is anything to take care of: mostly there is not.
         # Spark evaluates once what stands twice outside of branches, so the length is asked for.
