@@ -128,17 +128,13 @@ def _avro_schemas(exposed: StructType, topic: str, options: ModelOptions) -> dic
 
 def _shown(found: Statistics, state: Mapping[str, str]) -> Mapping[str, Any]:
     newest = found.newest_millis
-    publication = json.loads(state.get(views.PUBLICATION, "null"))
-    since = _since(found, publication)
-    keys = publication.get("keys") if publication and not since["lag"] else None
     return {
         "partitions": found.partitions,
         "records": found.records,
-        **({} if keys is None else {"keys": keys}),
         **({} if found.bytes is None else {"bytes": found.bytes}),
         **({} if found.cleanup_policy is None else {"cleanup policy": found.cleanup_policy, "retention": _retention(found)}),
         **({} if newest is None else {"last record": views.time_text(newest / 1000)}),
-        **since,
+        **_since(found, json.loads(state.get(views.PUBLICATION, "null"))),
     }
 
 
@@ -147,7 +143,8 @@ def _since(found: Statistics, publication: dict[str, Any] | None) -> dict[str, A
         return {}
     before = publication["end"]
     lag = sum(max(0, end - before.get(str(partition), 0)) for partition, end in found.end.items())
-    return {"last publication": publication["at"], "lag": lag}
+    keys = None if lag else publication.get("keys")
+    return {**({} if keys is None else {"keys": keys}), "last publication": publication["at"], "lag": lag}
 
 
 def _retention(found: Statistics) -> str:

@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame
 from pyspark.sql.utils import is_remote
+
+from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS
+
+logger = AdapterLogger("upsert_kafka")
 
 
 class _Kept(threading.local):
@@ -35,9 +40,13 @@ def until_done() -> Iterator[None]:
     try:
         yield
     finally:
-        for frame in _kept.frames if not is_remote() else ():
-            _blocks(frame).unpersist(False)
-        _kept.frames = outer
+        held, _kept.frames = _kept.frames, outer
+        for frame in held if not is_remote() else ():
+            try:
+                _blocks(frame).unpersist(False)
+            except (*SPARK_ERRORS, OSError) as error:
+                # A Spark that is gone keeps nothing, and what went wrong before must reach the user.
+                logger.debug(f"Held rows were not given back: {error!r}")
 
 
 def _blocks(frame: DataFrame) -> Any:

@@ -166,8 +166,7 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
 
 def _worker_python(credentials: UpsertKafkaCredentials) -> str:
     """The Python of Spark's workers: this one on this machine, on a cluster what Spark's own setting or variable says."""
-    # local-cluster has processes of its own, but on this machine.
-    if credentials.remote is None and (credentials.master or "local").startswith("local"):
+    if credentials.remote is None and _on_this_machine(credentials):
         return sys.executable
     return credentials.spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or "python3"
 
@@ -215,9 +214,8 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
     missing = [jar for jar in jars if not Path(jar).is_file()]
     if missing:
         raise UpsertKafkaError(f"jars in your profile name files that are not there: {', '.join(missing)}")
-    master = credentials.master or "local[*]"
     return {
-        "spark.master": master,
+        "spark.master": credentials.master or "local[*]",
         "spark.app.name": "dbt-upsert-kafka",
         "spark.jars": ",".join(jars),
         "spark.ui.enabled": "false",
@@ -225,11 +223,16 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
         "spark.redaction.regex": SECRET,
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.sql.catalogImplementation": "hive",
-        **(local_settings() if master.startswith("local") else {}),
+        **(local_settings() if _on_this_machine(credentials) else {}),
         **OF_A_SESSION,
         **(DELTA_SETTINGS if delta else {}),
         JVM_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
     }
+
+
+def _on_this_machine(credentials: UpsertKafkaCredentials) -> bool:
+    """Whether Spark's workers are here; local-cluster has processes of its own, but here."""
+    return (credentials.master or "local").startswith("local")
 
 
 def local_settings() -> dict[str, str]:
