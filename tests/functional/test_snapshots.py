@@ -52,6 +52,44 @@ def test_changes_after_a_snapshot_are_the_same_as_without(table: Table, guarante
     assert (found := loaded(table)) is not None and found.keys == 40
 
 
+def test_what_changed_is_added_to_the_snapshot_until_it_is_made_anew(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "MOST_ADDITIONS", 10)
+    rows = {i: f"name {i}" for i in range(40)}
+    table.publish(list(rows.items()))
+    added, stored = [], []
+    for number in range(12):
+        rows[number] = f"other {number}"
+        rows[100 + number] = rows.pop(39 - number)
+        assert str(table.publish(list(rows.items()))) == "+1 ~1 -1 =38"
+        snapshot = loaded(table)
+        assert snapshot is not None and snapshot.keys == 40
+        added.append(snapshot.added)
+        stored.append(snapshot.frame.count())
+        assert str(table.publish(list(rows.items()))) == "+0 ~0 -0 =40"
+    assert added[:3] == [4, 8, 12] and 0 in added
+    assert stored[1] > stored[0] and stored[added.index(0)] <= 41
+    assert table.latest() == {json_key(row[0]): json_value(row) for row in rows.items()}
+
+
+def test_a_snapshot_with_an_addition_and_the_facts_of_before_does_not_count(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.publish([ANN, BOB, CEM])
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(snapshots.views, "remember", killed)
+        # The view's facts are remembered before the snapshot's: without offsets there are none.
+        patched.setattr(publish, "_end", lambda *_: None)
+        table.publish([ANN, (2, "bo"), CEM])
+    assert loaded(table) is None
+    assert str(table.publish([ANN, BOB, CEM])) == "+0 ~1 -0 =2"
+    assert table.latest() == {json_key(row[0]): json_value(row) for row in (ANN, BOB, CEM)}
+    assert loaded(table) is not None
+
+
 def test_an_unchanged_run_reads_nothing_of_the_topic(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.publish([ANN, BOB])
     # Whoever looks at a record fails.

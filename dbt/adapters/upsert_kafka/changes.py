@@ -28,6 +28,8 @@ CONFLICT = "conflict"
 FOREIGN = "foreign"
 """A key of the topic that the model's key format could not have written."""
 KEPT, GONE = "kept", "gone"
+VANISHED = "vanished"
+"""A live key of the topic without a row, before it is known whether it is foreign."""
 KINDS = (*WRITTEN, REPUBLISH, UNCHANGED, DUPLICATE, NULL, CONFLICT, FOREIGN, KEPT)
 # Quiet kinds need no examples, so that they need not be kept.
 QUIET = (UNCHANGED, KEPT, GONE)
@@ -136,16 +138,30 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
         )
     else:
         joined = rows.join(latest, KEY, "full_outer")
-    compared = _with_kind(joined, records, policy)
+    compared = joined.withColumn(KIND, _kind(policy))
     seen = Tally()
-    counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in KINDS]
+    counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in (*KINDS, VANISHED)]
     totals = {"rows": "copies IS NOT NULL", "live_keys": "live", "split_keys": "split"}
     sums = [F.count_if(F.expr(e)).alias(name) for name, e in totals.items()]
     watched = seen.of(compared, *counts, *sums, _largest().alias("largest"))
     frame = _held(watched.where(~F.col(KIND).isin(*QUIET)))
     found = seen.found
     by_kind = {kind: found[kind] for kind in KINDS}
-    return Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], found["largest"] or 0, policy)
+    change = Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], found["largest"] or 0, policy)
+    return _without_foreign(change, found[VANISHED], records) if found[VANISHED] else change
+
+
+def _without_foreign(change: Changes, vanished: int, records: Records) -> Changes:
+    """The same change with each vanished key either deleted or left alone, because it is not one of the model's."""
+    is_vanished = F.col(KIND) == VANISHED
+    marked = records.mark_foreign(change.frame, is_vanished)
+    kind = F.when(is_vanished, F.when(F.col(FOREIGN), FOREIGN).otherwise(DELETE)).otherwise(F.col(KIND))
+    seen = Tally()
+    foreign = F.count_if(F.col(KIND) == FOREIGN).alias(FOREIGN)
+    frame = _held(seen.of(marked.withColumn(KIND, kind), foreign, _largest().alias("largest")))
+    found = seen.found
+    counts = {**change.counts, FOREIGN: found[FOREIGN], DELETE: change[DELETE] + vanished - found[FOREIGN]}
+    return replace(change, frame=frame, counts=counts, largest=found["largest"] or 0)
 
 
 def _first_load(rows: DataFrame, policy: Policy) -> Changes:
@@ -195,29 +211,26 @@ def _one_per_key(encoded: DataFrame, policy: Policy) -> DataFrame:
     return encoded.withColumn("copies", F.count(F.lit(1)).over(by_key))
 
 
-def _with_kind(joined: DataFrame, records: Records, policy: Policy) -> DataFrame:
+def _kind(policy: Policy) -> Column:
+    """What is to be done with a row and the topic's record of its key, of which one may be missing."""
     is_row = F.col("copies").isNotNull()
     live = F.coalesce("live", F.lit(False))
     same = F.lit(True)
     for i in range(len(VALUE_HASHES)):
         same = same & F.expr(f"row_{i} <=> hash_{i}")
-    vanished = live & ~is_row
-    if policy.deletes and policy.deletes_missing and not policy.deletes_foreign:
-        joined = records.mark_foreign(joined, vanished)
-    else:
-        joined = joined.withColumn(FOREIGN, F.lit(False))
-    kind = (
+    vanished = KEPT
+    if policy.deletes and policy.deletes_missing:
+        vanished = DELETE if policy.deletes_foreign else VANISHED
+    return (
         F.when(is_row & F.col(NULL_KEY), NULL)
         .when(is_row & (F.col("copies") > 1), DUPLICATE)
         .when(is_row & F.col(DOOMED), F.when(live, DELETE if policy.deletes else KEPT).otherwise(GONE))
         .when(is_row & ~live, INSERT)
         .when(is_row & same, REPUBLISH if policy.republishes else UNCHANGED)
         .when(is_row, CONFLICT if policy.only_new_keys else UPDATE)
-        .when(vanished & F.col(FOREIGN), FOREIGN)
-        .when(vanished, DELETE if policy.deletes and policy.deletes_missing else KEPT)
+        .when(live, vanished)
         .otherwise(GONE)
     )
-    return joined.withColumn(KIND, kind)
 
 
 def examples(changes: Changes, kind: str, shown: Column, number: int) -> list[str]:

@@ -9,6 +9,7 @@ import datetime as dt
 import re
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -179,7 +180,7 @@ class UpsertKafkaConnectionManager(SparkConnectionManager):
         except DbtRuntimeError:
             raise
         except Exception as error:  # Py4J's and Spark's errors have no common base
-            logger.debug(f"Error while running:\n{sql}\n{error}")
+            logger.debug(f"Error while running:\n{sql}\n{traceback.format_exc()}")
             raise DbtDatabaseError(error_line(error)) from error
 
     def execute(

@@ -66,7 +66,7 @@ def drop(spark: SparkSession, admin: KafkaAdminClient, orphan: Orphan, has_model
         snapshots.drop(spark, orphan.relation)
     else:
         left = json.dumps([topic for topic in json.loads(state[views.MADE]) if topic != orphan.topic])
-        views.remember(spark, orphan.relation, {views.MADE: left})
+        views.remember(spark, orphan.relation.topic_table, {views.MADE: left})
     return f"dropped: topic '{orphan.topic}'" + ("" if found else ", which was gone already")
 
 

@@ -43,7 +43,7 @@ from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
 from dbt.adapters.upsert_kafka.sinks import spark as spark_sink
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
-from dbt.adapters.upsert_kafka.snapshots import Sums
+from dbt.adapters.upsert_kafka.snapshots import Part
 from dbt.adapters.upsert_kafka.topics import Topic, Wanted
 
 if TYPE_CHECKING:
@@ -254,10 +254,10 @@ def _policy(request: Request, old_keys_are_foreign: bool) -> Policy:
 
 @dataclass(frozen=True)
 class _Held:
-    """The encoded rows of a run, computed, and their checksums if those follow from the last snapshot."""
+    """The encoded rows of a run, computed, and in what they differ from the last snapshot if that counted."""
 
     rows: DataFrame
-    sums: Sums | None = None
+    part: Part | None = None
 
 
 def _compare(
@@ -281,7 +281,7 @@ def _compare(
     in_part = hold(part.of_rows(held))
     change = _compare_with(looked_at, in_part, layout, topic, policy, request).among(snapshot.keys)
     # What was not touched needs no new snapshot.
-    return change, _Held(held, snapshot.updated(part, in_part)) if change.to_write else None
+    return change, _Held(held, part) if change.to_write else None
 
 
 def _compare_with(
@@ -310,8 +310,7 @@ def _remember(
     markers = len(delivery.offsets or {}) if delivery and request.transactional_id else 0
     written = sum(topic.end.values()) - sum(before.end.values()) if topic else None
     if topic is not None and topic.id == before.id and written == change.messages + markers:
-        fitting = held.sums if held.sums and held.sums.fit(keys) else snapshots.summed(held.rows, snapshots.buckets_for(keys))
-        snapshots.save(spark, request.relation, fitting, keys, topic)
+        snapshots.save(spark, request.relation, held.rows, keys, topic, held.part)
 
 
 def expose(

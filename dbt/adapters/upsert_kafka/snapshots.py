@@ -7,7 +7,7 @@ run left it. Leaves to `changes` the comparison itself.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,54 +27,40 @@ FEWEST_ROWS = 100_000
 KEYS_PER_BUCKET = 8
 MOST_BUCKETS = 1_000_000
 """That a comparison is restricted to: they are sent to every executor."""
+MOST_ADDITIONS = 50
+"""Then a snapshot is made anew: each addition is one more file to open."""
 BUCKET, KEYS, CHECKSUM = "bucket", "keys", "checksum"
-TOPIC, BUCKETS, ROWS = f"{views.OURS}topic", f"{views.OURS}buckets", f"{views.OURS}keys"
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Rows as checksums of their buckets."""
-
-    frame: DataFrame
-    """`bucket, keys, checksum`."""
-    buckets: int
-    replaces: bool = False
-    """Whether they are made of the snapshot that they replace."""
-
-    def fit(self, keys: int) -> bool:
-        """Whether the buckets have about the size that they should have."""
-        return keys // 2 <= self.buckets * KEYS_PER_BUCKET <= 2 * (keys + KEYS_PER_BUCKET)
+TOPIC, BUCKETS, ROWS, ADDED = (f"{views.OURS}{fact}" for fact in ("topic", "buckets", "keys", "added"))
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """A topic's live keys, as the last run left them."""
 
-    sums: Sums
+    frame: DataFrame
+    """`bucket, keys, checksum`: a bucket may stand there more than once, and the sum and the XOR of its rows count."""
+    buckets: int
     keys: int
+    added: int
+    """About how many rows were added since it was made."""
 
     def differing(self, rows: DataFrame) -> Part | None:
         """The buckets in which rows and topic are not the same; None if those are too many to be worth it."""
-        buckets = self.sums.buckets
-        known = self.sums.frame.select(BUCKET, (-F.col(KEYS)).alias(KEYS), CHECKSUM)
-        both = _by_bucket(_pairs(rows, buckets).unionAll(known))
-        found = hold(both.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0").select(BUCKET))
+        known = self.frame.select(BUCKET, (-F.col(KEYS)).alias(KEYS), CHECKSUM)
+        both = _by_bucket(_pairs(rows, self.buckets).unionAll(known))
+        found = hold(both.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0"))
         number = found.count()
-        return Part(found, number, buckets) if number <= min(MOST_BUCKETS, buckets // 2) else None
-
-    def updated(self, part: Part, rows: DataFrame) -> Sums:
-        """The checksums of a table that differs only in that part, of which these are all rows; not yet computed."""
-        others = self.sums.frame.join(F.broadcast(part.frame), BUCKET, "left_anti")
-        return replace(self.sums, frame=others.unionAll(summed(rows, part.buckets).frame), replaces=True)
+        return Part(found, number, self) if number <= min(MOST_BUCKETS, self.buckets // 2) else None
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some buckets."""
+    """The buckets in which rows and a snapshot differ."""
 
     frame: DataFrame
+    """`bucket, keys, checksum`: what must be added to the snapshot to make it one of the rows."""
     number: int
-    buckets: int
+    snapshot: Snapshot
 
     def of_rows(self, rows: DataFrame) -> DataFrame:
         """The rows in these buckets, and those that are in none."""
@@ -85,7 +71,18 @@ class Part:
         return self._in(records)
 
     def _in(self, frame: DataFrame) -> DataFrame:
-        return frame.withColumn(BUCKET, _bucket(self.buckets)).join(F.broadcast(self.frame), BUCKET, "left_semi").drop(BUCKET)
+        buckets = F.broadcast(self.frame.select(BUCKET))
+        return frame.withColumn(BUCKET, _bucket(self.snapshot.buckets)).join(buckets, BUCKET, "left_semi").drop(BUCKET)
+
+    @property
+    def added(self) -> int:
+        """About how many rows the snapshot has more once this is added; a file counts even if it is small."""
+        return self.snapshot.added + max(self.number, self.snapshot.buckets // MOST_ADDITIONS)
+
+    def can_be_added(self, keys: int) -> bool:
+        """Whether the snapshot stays small, and its buckets about as large as they should be for so many keys."""
+        buckets = self.snapshot.buckets
+        return self.added <= buckets and keys // 2 <= buckets * KEYS_PER_BUCKET <= 2 * (keys + KEYS_PER_BUCKET)
 
 
 def is_worth_it(topic: Topic) -> bool:
@@ -98,29 +95,34 @@ def load(spark: SparkSession, relation: UpsertKafkaRelation, topic: Topic) -> Sn
     facts = views.facts_of(spark, relation.snapshot_table)
     if facts.get(TOPIC) != _fingerprint(topic):
         return None
-    sums = Sums(spark.table(views.name(relation.snapshot_table)), int(facts[BUCKETS]))
-    return Snapshot(sums, int(facts[ROWS]))
+    rows = spark.table(views.name(relation.snapshot_table))
+    return Snapshot(rows, int(facts[BUCKETS]), int(facts[ROWS]), int(facts.get(ADDED, 0)))
 
 
-def buckets_for(keys: int) -> int:
-    return keys // KEYS_PER_BUCKET + 1
+def save(
+    spark: SparkSession, relation: UpsertKafkaRelation, rows: DataFrame, keys: int, topic: Topic, part: Part | None = None
+) -> None:
+    """Keep what the topic holds now: exactly these rows.
 
-
-def summed(rows: DataFrame, buckets: int) -> Sums:
-    """The rows' checksums; not yet computed."""
-    return Sums(_by_bucket(_pairs(rows, buckets)), buckets)
-
-
-def save(spark: SparkSession, relation: UpsertKafkaRelation, sums: Sums, keys: int, topic: Topic) -> None:
-    """Keep what the topic holds now: exactly the rows of these sums."""
-    facts = {TOPIC: _fingerprint(topic), BUCKETS: str(sums.buckets), ROWS: str(keys)}
+    Args:
+        part: in what they differ from the last snapshot, if that counted.
+    """
     try:
-        frame = hold(sums.frame) if sums.replaces else sums.frame
+        if part is not None and part.can_be_added(keys):
+            # The facts come last: until then the snapshot is of a topic that ended where it does no longer.
+            part.frame.coalesce(1).write.insertInto(views.name(relation.snapshot_table))
+            views.remember(spark, relation.snapshot_table, _facts(topic, part.snapshot.buckets, keys, part.added))
+            return
+        buckets = keys // KEYS_PER_BUCKET + 1
         drop(spark, relation)
-        views.store(spark, relation.snapshot_table, frame, facts)
+        views.store(spark, relation.snapshot_table, _by_bucket(_pairs(rows, buckets)), _facts(topic, buckets, keys, 0))
     except SPARK_ERRORS as error:
         # The topic is right all the same, and the next run compares everything.
         logger.debug(f"No snapshot of topic '{topic.name}': {error}")
+
+
+def _facts(topic: Topic, buckets: int, keys: int, added: int) -> dict[str, str]:
+    return {TOPIC: _fingerprint(topic), BUCKETS: str(buckets), ROWS: str(keys), ADDED: str(added)}
 
 
 def drop(spark: SparkSession, relation: UpsertKafkaRelation) -> None:

@@ -106,7 +106,7 @@ def expose(
     }
     create(spark, relation, existing, before, whole_topic(topic, kafka), query, facts, comments)
     if end is not None:
-        remember(spark, relation, {PUBLICATION: json.dumps({"at": time_text(time.time()), "end": end, "keys": keys})})
+        remember(spark, relation.topic_table, {PUBLICATION: json.dumps({"at": time_text(time.time()), "end": end, "keys": keys})})
     return before[TOPIC] if before.get(TOPIC, topic) != topic else None
 
 
@@ -176,9 +176,9 @@ def whole_topic(topic: str, kafka: KafkaSettings) -> dict[str, str]:
     return {**kafka.catalog(), "subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true"}
 
 
-def remember(spark: SparkSession, relation: UpsertKafkaRelation, facts: Mapping[str, str]) -> None:
-    """Change what the last run left in the catalog."""
-    spark.sql(f"ALTER TABLE {name(relation.topic_table)} SET TBLPROPERTIES ({_listed(facts)})")
+def remember(spark: SparkSession, table: UpsertKafkaRelation, facts: Mapping[str, str]) -> None:
+    """Change what a table's properties keep for us."""
+    spark.sql(f"ALTER TABLE {name(table)} SET TBLPROPERTIES ({_listed(facts)})")
 
 
 def _listed(properties: Mapping[str, str]) -> str:

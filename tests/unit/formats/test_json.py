@@ -110,6 +110,16 @@ def test_backslashes_quotes_and_escapes_survive_next_to_characters_beyond_the_bm
     assert "🎉" not in text and "中" in text and r"\uD83C\uDF89" in text and r"\u4E2D" not in text
 
 
+def test_numbers_have_the_same_text_next_to_characters_beyond_the_bmp(spark: SparkSession) -> None:
+    edges = ["1.0E-5", "1.1754944E-38", "3.4028235E38", "1.4E-45", "-0.0", "123456.79", "1.0E7", "NaN", "-Infinity"]
+    numbers = [f"float('{edge}') AS f{i}, double('{edge}') AS d{i}" for i, edge in enumerate(edges)]
+    more = "rand(1) * pow(10, id % 60 - 30) AS d, CAST(rand(2) * pow(10, id % 60 - 30) AS float) AS f, -9223372036854775808 AS l"
+    sql = f"SELECT {', '.join(numbers)}, {more}, {{text}} AS t FROM range(300)"
+    plain, with_care = (texts(spark, sql.format(text=text), "json") for text in ("'x'", "'\U0001f600'"))
+    assert [text.replace("\\uD83D\\uDE00", "x") for text in with_care] == plain
+    assert len(set(plain)) == 300
+
+
 def test_nan_and_infinities_are_strings_and_come_back(spark: SparkSession) -> None:
     frame = spark.sql("SELECT double('NaN') AS a, float('-Infinity') AS b, double('Infinity') AS c, -0.0D AS d")
     side = side_of(frame)

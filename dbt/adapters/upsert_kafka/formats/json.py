@@ -1,9 +1,10 @@
 """Format `json`: one object per record, the bytes of Flink's json format.
 
 Spark's `to_json` writes what it writes as Flink does. Decimals, which Flink writes without trailing zeros and with exponents, are
-put between its pieces as text, and times are text before it sees them. Characters beyond the BMP, which Flink escapes and
-`to_json` does not, are replaced where there are any. NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity",
-as in Flink. Spark's maps have no null keys, so `map_null_key_mode` and `map_null_key_literal` never come into play.
+spliced between its pieces as text, and times are text before it sees them. Characters beyond the BMP, which Flink escapes and
+`to_json` does not, are escaped by a second writer where there are any. NaN and the infinities are the strings "NaN", "Infinity"
+and "-Infinity", as in Flink. Spark's maps have no null keys, so `map_null_key_mode` and `map_null_key_literal` never come into
+play.
 """
 
 from __future__ import annotations
@@ -30,14 +31,12 @@ from dbt.adapters.upsert_kafka.formats import ParsedFormat, Side, checked_struct
 from dbt.adapters.upsert_kafka.formats.text import decimal_text, timestamp_ntz_text, timestamp_text
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, quote_map, type_text
 
-BACKSLASH = "\\"
 CORRUPT = "__upsert_kafka_corrupt"
 _TIMES = (DateType, TimestampNTZType, TimestampType)
-_WHOLE = "{0}"
+_SPLICED = (DecimalType, FloatType)
+"""Written as text between the pieces of `to_json`: the second writer would make doubles of floats, with more digits."""
 # Bytes are cut at once, characters would be counted.
 _INSIDE = "CAST(substring(CAST({0} AS BINARY), 2, octet_length({0}) - 2) AS STRING)"
-_CUT_ONCE = {_WHOLE: _WHOLE, _INSIDE: "regexp_extract({0}, '(?s)^.(.*).$', 1)"}
-"""The same cuts for the branches that are rarely taken, where an expression that stands twice is evaluated twice."""
 Member = tuple[str, str, DataType]
 """Name, expression, type."""
 
@@ -89,12 +88,12 @@ class _Writer:
 
     def object_text(self, members: list[Member]) -> str:
         """JSON text of an object with these members."""
-        if not any(contains_type(t, DecimalType) for _, _, t in members):
-            return self.written_by_spark(members, _WHOLE)
+        if not any(contains_type(t, _SPLICED) for _, _, t in members):
+            return self.written_by_spark(members)
         texts: list[str] = []
         for run in _runs(members):
             if _needs_to_json(run[0][2]):
-                text = self.written_by_spark(run, _INSIDE)
+                text = _INSIDE.format(self.written_by_spark(run))
                 texts += ["','", f"nullif({text}, '')" if self.ignore_nulls else text]
                 continue
             for name, expression, data_type in run:
@@ -106,26 +105,21 @@ class _Writer:
         first = "'{" + texts[0][2:]
         return f"concat({', '.join([first, *texts[1:]])}, '}}')"
 
-    def written_by_spark(self, members: list[Member], cut: str) -> str:
-        """JSON text of the members, with braces (`_WHOLE`) or without (`_INSIDE`). Their types hold no decimals."""
-        struct = "named_struct(" + ", ".join(f"{quote_literal(n)}, {self.value(e, t)}" for n, e, t in members) + ")"
-        ignore_nulls = {"ignoreNullFields": "true" if self.ignore_nulls else "false"}
-        as_is = f"to_json({struct}, {quote_map(ignore_nulls)})"
+    def written_by_spark(self, members: list[Member]) -> str:
+        """JSON text of an object with the members, whose types hold nothing that is spliced."""
+        as_is = self.to_json(members)
         names = [name for member in members for name in _names(member)]
         if all(map(_is_bmp, names)) and not any(_has_text(t) for _, _, t in members):
-            return cut.format(as_is)
-        ascii_only = f"to_json({struct}, {quote_map({**ignore_nulls, 'writeNonAsciiCharacterAsCodePoint': 'true'})})"
-        surrogates = " OR ".join(_has(ascii_only, lead) for lead in ("\\uD8", "\\uD9", "\\uDA", "\\uDB"))
-        # Most text has neither surrogates nor late Hangul, which one look tells.
-        beyond_bmp = f"{_has(ascii_only, BACKSLASH + 'uD')} AND ({surrogates})"
-        with_care = f"if({beyond_bmp}, {_unescape_bmp(_CUT_ONCE[cut].format(ascii_only))}, {_CUT_ONCE[cut].format(as_is)})"
-        # With all but ASCII escaped, one look tells whether there is anything to take care of: mostly there is not.
-        # Spark evaluates once what stands twice outside of branches, so the length is asked for.
-        care = f"{_has(ascii_only, BACKSLASH + 'u')} = (octet_length({ascii_only}) > 0)"
-        return f"if({care}, {with_care}, {cut.format(ascii_only)})"
+            return as_is
+        # Spark evaluates once what stands more than once outside of branches.
+        return f"if({_goes_beyond_bmp(as_is)}, {_escaped(as_is)}, {as_is})"
+
+    def to_json(self, members: list[Member]) -> str:
+        struct = "named_struct(" + ", ".join(f"{quote_literal(n)}, {self.value(e, t)}" for n, e, t in members) + ")"
+        return f"to_json({struct}, {quote_map({'ignoreNullFields': 'true' if self.ignore_nulls else 'false'})})"
 
     def value(self, expression: str, data_type: DataType) -> str:
-        """The expression, turned into one that `to_json` writes as Flink does; the type holds no decimal."""
+        """The expression, turned into one that `to_json` writes as Flink does; the type holds nothing that is spliced."""
         if not contains_type(data_type, _TIMES):
             return expression
         if isinstance(data_type, ArrayType):
@@ -138,7 +132,7 @@ class _Writer:
         return self._time(expression, data_type)
 
     def text(self, expression: str, data_type: DataType) -> str:
-        """JSON text of a number, a boolean, a time, or a nested value that holds a decimal; NULL for NULL."""
+        """JSON text of a number, a boolean, a time, or a nested value that holds something spliced; NULL for NULL."""
         if isinstance(data_type, DecimalType):
             return f"try_cast({expression} AS STRING)" if self.plain_decimals else decimal_text(expression, data_type)
         if isinstance(data_type, _TIMES):
@@ -151,7 +145,7 @@ class _Writer:
             return f"concat('[', array_join({items}, ','), ']')"
         if isinstance(data_type, MapType):
             # The key is written where a value would be, and `{"k":` and `}` cut off.
-            label = f"regexp_extract({self.written_by_spark([('k', 'k', StringType())], _WHOLE)}, '(?s)^.....(.*).$', 1)"
+            label = f"regexp_extract({_escaped(self.to_json([('k', 'k', StringType())]))}, '(?s)^.....(.*).$', 1)"
             entry = f"concat({label}, ':', {_or_null(self.text('x', data_type.valueType))})"
             entries = f"map_values(transform_values({expression}, (k, x) -> {entry}))"
             return f"concat('{{', array_join({entries}, ','), '}}')"
@@ -175,7 +169,7 @@ def _runs(members: list[Member]) -> list[list[Member]]:
     runs: list[list[Member]] = []
     for needs, group in groupby(members, key=lambda member: _needs_to_json(member[2])):
         run = list(group)
-        between = len(runs) > 1 and needs and not any(contains_type(t, DecimalType) for _, _, t in runs[-1])
+        between = len(runs) > 1 and needs and not any(contains_type(t, _SPLICED) for _, _, t in runs[-1])
         if between:
             numbers = runs.pop()
             runs[-1] += numbers + run
@@ -186,7 +180,7 @@ def _runs(members: list[Member]) -> list[list[Member]]:
 
 def _needs_to_json(data_type: DataType) -> bool:
     nested = isinstance(data_type, (ArrayType, MapType, StructType))
-    return isinstance(data_type, (StringType, BinaryType)) or (nested and not contains_type(data_type, DecimalType))
+    return isinstance(data_type, (StringType, BinaryType)) or (nested and not contains_type(data_type, _SPLICED))
 
 
 def _has_text(data_type: DataType) -> bool:
@@ -237,19 +231,11 @@ def _json_string(text: str) -> str:
     return f'"{written}"'
 
 
-def _has(text: str, part: str) -> str:
-    # Spark finds bytes in bytes in half the time that it takes to find a text in a text.
-    return f"contains(CAST({text} AS BINARY), X'{part.encode().hex()}')"
+def _goes_beyond_bmp(text: str) -> str:
+    """Whether the text has a character of four bytes, which are those with one of five first bytes."""
+    return " OR ".join(f"contains(CAST({text} AS BINARY), X'F{n}')" for n in range(5))
 
 
-def _unescape_bmp(ascii_only: str) -> str:
-    """JSON text in which all but ASCII is escaped, with what is in the BMP as it is.
-
-    The text is made the content of a JSON string, with one more backslash wherever an escape is to stay, and read back.
-    """
-    content = f"replace(replace({ascii_only}, {quote_literal(BACKSLASH)}, {quote_literal(BACKSLASH * 2)}), '\"', '\\\\\"')"
-    two = r"\\{2}"
-    stays = rf'{two}{two}|\\{{3}}"|{two}u(?:00[01].|D[89A-F]..)|{two}[^\\u]'
-    tokens = quote_literal(rf"({stays})|\\(\\u....)")
-    content = f"regexp_replace({content}, {tokens}, '$1$2')"
-    return f"get_json_object(concat('{{\"x\":\"', {content}, '\"}}'), '$.x')"
+def _escaped(text: str) -> str:
+    """The same JSON with everything beyond the BMP escaped: Spark reads it and writes it with the writer that Flink has."""
+    return f"get_json_object({text}, '$')"
