@@ -236,8 +236,13 @@ def _on_this_machine(credentials: UpsertKafkaCredentials) -> bool:
 
 
 def local_settings() -> dict[str, str]:
-    """What suits a Spark on one machine: every task of a shuffle writes as many files, and 200 are for clusters."""
-    return {"spark.sql.shuffle.partitions": str(max(16, 2 * (os.cpu_count() or 1)))}
+    """What suits a Spark on one machine."""
+    return {
+        # Every task of a shuffle writes as many files, and 200 are for clusters.
+        "spark.sql.shuffle.partitions": str(max(16, 2 * (os.cpu_count() or 1))),
+        # A few models have more pieces of generated code than the 100 that Spark keeps, and lost ones are compiled again.
+        "spark.sql.codegen.cache.maxEntries": "1000",
+    }
 
 
 def _project_catalog(state_dir: Path) -> dict[str, str]:
