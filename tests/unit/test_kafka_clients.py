@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import selectors
+import socket
 from pathlib import Path
 
 import pytest
+from kafka.net.selector import NetworkSelector
 
+from dbt.adapters.upsert_kafka import kafka_clients
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings, export_secrets
@@ -53,3 +57,25 @@ def test_the_embedded_brokers_address_is_looked_up_when_the_view_is_read() -> No
     assert options["kafka.bootstrap.servers"] == "${dbtfile:/p/.upsert_kafka/address.properties:bootstrap.servers}"
     assert "4711" not in str(options)
     assert settings.spark_source()["kafka.bootstrap.servers"] == "127.0.0.1:4711"
+
+
+def test_a_client_that_fails_when_it_is_closed_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        def __init__(self, **_: object) -> None:
+            self.closed = False
+
+        def close(self) -> None:
+            """As kafka-python's may."""
+            self.closed = True
+            here, _there = socket.socketpair()
+            net = NetworkSelector()
+            for event in (selectors.EVENT_READ, selectors.EVENT_WRITE):
+                net.register_event(here, event, lambda: None)
+            here.close()
+            net.unregister_event(here, selectors.EVENT_READ)
+            raise AssertionError("kafka-python no longer fails here: the care can go")
+
+    monkeypatch.setattr(kafka_clients, "KafkaAdminClient", Client)
+    with KafkaSettings("a:1").admin() as admin:
+        pass
+    assert admin.closed  # type: ignore[attr-defined]

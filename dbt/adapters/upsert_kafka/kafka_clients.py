@@ -10,7 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,9 @@ class KafkaSettings:
         except MissingRightError as error:
             raise error.of(self.user) from None
         finally:
-            client.close()
+            # kafka-python fails at a socket that is waited for both ways when it is closed; closed it is all the same.
+            with suppress(OSError):
+                client.close()
 
     def _spark(self, properties: Mapping[str, str]) -> dict[str, str]:
         secrets = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
@@ -66,8 +67,10 @@ def _connect(arguments: Mapping[str, Any], server: str) -> KafkaError | None:
     except KafkaError as error:
         return error
     finally:
-        manager.close()
-        net.close()
+        # kafka-python fails at a socket that is waited for both ways when it is closed; closed it is all the same.
+        with suppress(OSError):
+            manager.close()
+            net.close()
     return None
 
 

@@ -278,8 +278,7 @@ def _compare(
     if snapshot is None or part is None:
         return _compare_with(found, held, layout, topic, policy, request), _Held(held)
     looked_at = part.of_topic(found) if part.number else found.limit(0)
-    in_part = hold(part.of_rows(held))
-    change = _compare_with(looked_at, in_part, layout, topic, policy, request).among(snapshot.keys)
+    change = _compare_with(looked_at, part.of_rows(held), layout, topic, policy, request).among(snapshot.keys)
     # What was not touched needs no new snapshot.
     return change, _Held(held, part) if change.to_write else None
 

@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -68,8 +69,10 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        self.manager.close()
-        self.net.close()
+        # kafka-python fails at a socket that is waited for both ways when it is closed; closed it is all the same.
+        with suppress(OSError):
+            self.manager.close()
+            self.net.close()
 
     def open(self, transactional_id: str, timeout_ms: int, mine: Identity | None = None) -> Identity:
         """A new epoch for the id: whoever had it before is fenced, and what was left open is aborted first.
