@@ -2,9 +2,8 @@
 
 Spark's `to_json` writes what it writes as Flink does. Decimals, which Flink writes without trailing zeros and with exponents, are
 spliced between its pieces as text, and times are text before it sees them. Characters beyond the BMP, which Flink escapes and
-`to_json` does not, are left to a second writer where there is more than ASCII. NaN and the infinities are the strings "NaN",
-"Infinity" and "-Infinity", as in Flink. Spark's maps have no null keys, so `map_null_key_mode` and `map_null_key_literal` never
-come into play.
+`to_json` does not, are left to a second writer where there are any. NaN and the infinities are the strings "NaN", "Infinity" and
+"-Infinity", as in Flink. Spark's maps have no null keys, so `map_null_key_mode` and `map_null_key_literal` never come into play.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ from dbt.adapters.upsert_kafka.formats import ParsedFormat, Side, checked_struct
 from dbt.adapters.upsert_kafka.formats.text import decimal_text, timestamp_ntz_text, timestamp_text
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, quote_map, type_text
 
-ESCAPE = rb"\u"
+# Late Hangul begins like a surrogate, which is no harm.
+ESCAPE, SURROGATE = rb"\u", rb"\uD"
 CORRUPT = "__upsert_kafka_corrupt"
 _TIMES = (DateType, TimestampNTZType, TimestampType)
 _SPLICED = (DecimalType, FloatType)
@@ -113,7 +113,8 @@ class _Writer:
             return self.to_json(members)
         # With all but ASCII escaped, one look tells whether there is anything to take care of: mostly there is not.
         ascii_only = self.to_json(members, writeNonAsciiCharacterAsCodePoint="true")
-        return f"if({_has_escapes(ascii_only)}, {_as_flink_escapes(ascii_only)}, {ascii_only})"
+        with_care = f"if({_has(ascii_only, SURROGATE)}, {_as_flink_escapes(ascii_only)}, {self.to_json(members)})"
+        return f"if({_has(ascii_only, ESCAPE)}, {with_care}, {ascii_only})"
 
     def to_json(self, members: list[Member], **more: str) -> str:
         struct = "named_struct(" + ", ".join(f"{quote_literal(n)}, {self.value(e, t)}" for n, e, t in members) + ")"
@@ -232,9 +233,9 @@ def _json_string(text: str) -> str:
     return f'"{written}"'
 
 
-def _has_escapes(text: str) -> str:
+def _has(text: str, part: bytes) -> str:
     # Spark finds bytes in bytes in half the time that it takes to find a text in a text.
-    return f"contains(CAST({text} AS BINARY), X'{ESCAPE.hex()}')"
+    return f"contains(CAST({text} AS BINARY), X'{part.hex()}')"
 
 
 def _as_flink_escapes(text: str) -> str:
