@@ -79,7 +79,8 @@ def render() -> str:
     parts = [
         INTRODUCTION,
         "## dbt's own adapter suites\n\n",
-        f"{number} of the {len(ran)} classes of dbt-tests-adapter run, by {len(ours())} test classes, in `make suites`.\n",
+        f"{number} of the {len(ran)} classes of dbt-tests-adapter run in `make test`, by {len(ours())} test classes;\n",
+        "`make suites` runs only them.\n",
         f"Variants in which a topic takes the place of a table: {topics}.\n\n",
         "| suite | runs |\n|---|---|\n",
         *(f"| {folder} | {', '.join(names)} |\n" for folder, names in _by_folder(p for p, by in ran.items() if by)),

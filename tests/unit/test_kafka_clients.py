@@ -78,4 +78,4 @@ def test_a_client_that_fails_when_it_is_closed_does_no_harm(monkeypatch: pytest.
     monkeypatch.setattr(kafka_clients, "KafkaAdminClient", Client)
     with KafkaSettings("a:1").admin() as admin:
         pass
-    assert admin.closed  # type: ignore[attr-defined]
+    assert admin.closed
