@@ -17,7 +17,7 @@ SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 help:
 	@echo 'make demo    a model becomes a Kafka topic: seed, run, test, change, run again'
 	@echo 'make test    lint, types and all tests, on a real Kafka and a real Spark; with ARGS=… those of pytest only'
-	@echo 'make suites  only the adapter suites of dbt itself (ten minutes)'
+	@echo 'make suites  the adapter suites of dbt itself, those that take long as well (ten minutes)'
 	@echo 'make fuzz    hostile options, profiles and messages, 100,000 and more (half an hour)'
 	@echo 'make bench   speed against bare Spark and Flink, into docs/performance (half an hour, on a calm machine)'
 	@echo 'make lint    ruff and mypy'
@@ -30,7 +30,7 @@ setup: $(READY)
 
 test: lint
 	$(PY) -m pytest $(or $(ARGS),$(SPREAD))
-	$(if $(ARGS),,$(SUITES) $(SPREAD))
+	$(if $(ARGS),,$(SUITES) $(SPREAD) -m 'not lengthy')
 
 suites: $(READY)
 	$(SUITES) $(SPREAD) $(ARGS)

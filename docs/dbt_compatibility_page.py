@@ -58,6 +58,7 @@ def runs() -> dict[str, list[str]]:
 
 def problems() -> list[str]:
     """A class that neither runs nor has a reason, or has both."""
+    from tests.adapter_suites.lengthy import LENGTHY
     from tests.adapter_suites.not_run import FOLDERS, REASONS, reason
 
     ran = runs()
@@ -65,6 +66,8 @@ def problems() -> list[str]:
     both = [f"{path} runs, and not_run.py gives a reason against it" for path, by in ran.items() if by and reason(path)]
     stale = [f"{path} of not_run.py is no class of dbt's suites" for path in REASONS if path not in ran]
     folders = {path.partition(".")[0] for path in ran}
+    classes = {c.__name__ for c in ours()}
+    stale += [f"{name} of lengthy.py is no class of ours" for name in sorted(LENGTHY - classes)]
     return (
         missing + both + stale + [f"{name} of not_run.py is no folder of dbt's suites" for name in FOLDERS if name not in folders]
     )
@@ -72,15 +75,17 @@ def problems() -> list[str]:
 
 def render() -> str:
     """The whole page."""
+    from tests.adapter_suites.lengthy import LENGTHY
+
     ran = runs()
     number = sum(1 for by in ran.values() if by)
     variants = sorted(c.__name__ for c in ours() if "UpsertKafka" in c.__name__)
-    topics = ", ".join(f"`{name}`" for name in variants)
+    topics, lengthy = (", ".join(f"`{name}`" for name in names) for names in (variants, sorted(LENGTHY)))
     parts = [
         INTRODUCTION,
         "## dbt's own adapter suites\n\n",
-        f"{number} of the {len(ran)} classes of dbt-tests-adapter run in `make test`, by {len(ours())} test classes;\n",
-        "`make suites` runs only them.\n",
+        f"{number} of the {len(ran)} classes of dbt-tests-adapter run, by {len(ours())} test classes, in `make suites`.\n",
+        f"`make test`, and so CI, runs {len(ours()) - len(LENGTHY)} of these, in a third of the time; not {lengthy}.\n\n",
         f"Variants in which a topic takes the place of a table: {topics}.\n\n",
         "| suite | runs |\n|---|---|\n",
         *(f"| {folder} | {', '.join(names)} |\n" for folder, names in _by_folder(p for p, by in ran.items() if by)),

@@ -17,6 +17,7 @@ from dbt.tests.util import get_connection
 
 from dbt.adapters.upsert_kafka import session
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from tests.adapter_suites.lengthy import LENGTHY
 from tests.adapter_suites.spark_sql import in_spark_sql, without_database
 from tests.dbt_project import QUICK_SPARK
 
@@ -40,6 +41,12 @@ SPARK = {
 
 # The suites' fixtures, below which ours take the place of some.
 globals().update({name: fixture for name, fixture in vars(suites).items() if isinstance(fixture, type(suites.project))})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.parent is not None and item.parent.name in LENGTHY:
+            item.add_marker("lengthy")
 
 
 @pytest.fixture(scope="session")
