@@ -80,12 +80,13 @@ def render() -> str:
     ran = runs()
     number = sum(1 for by in ran.values() if by)
     variants = sorted(c.__name__ for c in ours() if "UpsertKafka" in c.__name__)
+    quick = sum(suite.__name__ not in LENGTHY for suite in ours())
     topics, lengthy = (", ".join(f"`{name}`" for name in names) for names in (variants, sorted(LENGTHY)))
     parts = [
         INTRODUCTION,
         "## dbt's own adapter suites\n\n",
         f"{number} of the {len(ran)} classes of dbt-tests-adapter run, by {len(ours())} test classes, in `make suites`.\n",
-        f"`make test`, and so CI, runs {sum(c.__name__ not in LENGTHY for c in ours())} of these, in a sixth of the time; not {lengthy}.\n\n",
+        f"`make test`, and so CI, runs {quick} of these, in a sixth of the time; not {lengthy}.\n\n",
         f"Variants in which a topic takes the place of a table: {topics}.\n\n",
         "| suite | runs |\n|---|---|\n",
         *(f"| {folder} | {', '.join(names)} |\n" for folder, names in _by_folder(p for p, by in ran.items() if by)),
