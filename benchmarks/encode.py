@@ -37,7 +37,7 @@ PLAIN = {"json": "to_json({struct})", "csv": "to_csv({struct})", "avro": "to_avr
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
-    """Each round is a Java of its own, because what its compiler makes of the same code differs from one to the next."""
+    """Each round is a Java of its own: the times of the same code differ from one to the next."""
     taken: Taken = {}
     for number in range(1, arguments.rounds + 1):
         say(f"round {number} of {arguments.rounds}")
