@@ -16,7 +16,7 @@ SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 help:
 	@echo 'make demo    a model becomes a Kafka topic: seed, run, test, change, run again'
-	@echo 'make test    lint, types and all tests, on a real Kafka and a real Spark; with ARGS=… those of pytest only'
+	@echo 'make test    lint, types and the tests, on a real Kafka and a real Spark; with ARGS=… those only'
 	@echo 'make suites  the adapter suites of dbt itself, those that take long as well (ten minutes)'
 	@echo 'make fuzz    hostile options, profiles and messages, 100,000 and more (half an hour)'
 	@echo 'make bench   speed against bare Spark and Flink, into docs/performance (half an hour, on a calm machine)'

@@ -86,7 +86,7 @@ def render() -> str:
         INTRODUCTION,
         "## dbt's own adapter suites\n\n",
         f"{number} of the {len(ran)} classes of dbt-tests-adapter run, by {len(ours())} test classes, in `make suites`.\n",
-        f"`make test`, and so CI, runs {quick} of these, in a sixth of the time; not {lengthy}.\n\n",
+        f"`make test`, and so CI, runs {quick} of these; too long for it are {lengthy}.\n\n",
         f"Variants in which a topic takes the place of a table: {topics}.\n\n",
         "| suite | runs |\n|---|---|\n",
         *(f"| {folder} | {', '.join(names)} |\n" for folder, names in _by_folder(p for p, by in ran.items() if by)),

@@ -1,4 +1,7 @@
-"""Classes of the suites that take over three seconds each, five sixths of the time together: only `make suites` runs them."""
+"""Classes of the suites that take over three seconds each and most of the time together: only `make suites` runs them.
+
+Those in which a topic takes the place of a table are not among them: what they show, nobody else does.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ LENGTHY = {
     "TestBasicSeedTests",
     "TestCatalogRelationTypes",
     "TestChangeRelationType",
-    "TestChangeRelationTypeWithUpsertKafka",
     "TestCloneNotPossible",
     "TestClonePossible",
     "TestCloneSameTargetAndState",
@@ -23,7 +25,6 @@ LENGTHY = {
     "TestEphemeralMulti",
     "TestExcept",
     "TestGenericTests",
-    "TestHookRefsOfUpsertKafka",
     "TestIncremental",
     "TestIncrementalConstraintsColumnsEqual",
     "TestIncrementalConstraintsRollback",
@@ -38,15 +39,12 @@ LENGTHY = {
     "TestMetadataWithEmptyFlag",
     "TestMicrobatch",
     "TestModelConstraintsRuntimeEnforcement",
-    "TestPersistDocsOnUpsertKafka",
     "TestPrePostModelHooksOnSeeds",
     "TestPrePostModelHooksOnSeedsPlusPrefixed",
     "TestPrePostModelHooksOnSeedsPlusPrefixedWhitespace",
     "TestPrePostModelHooksOnSnapshots",
-    "TestPrePostModelHooksOnUpsertKafka",
     "TestPrePostRunHooks",
     "TestPrePostSnapshotHooksInConfigKwargs",
-    "TestPySparkOnUpsertKafka",
     "TestPythonIncremental",
     "TestPythonMetaGet",
     "TestSampleMode",
@@ -80,9 +78,6 @@ LENGTHY = {
     "TestStoreTestFailuresAsInteractions",
     "TestStoreTestFailuresLimit",
     "TestTableConstraintsColumnsEqual",
-    "TestTopicsInWorkflows",
     "TestUnitTestingTypes",
-    "TestUpsertKafkaConstraintsColumnsEqual",
-    "TestUpsertKafkaConstraintsRollback",
     "TestViewConstraintsColumnsEqual",
 }

@@ -70,6 +70,7 @@ def _connect(arguments: Mapping[str, Any], server: str) -> KafkaError | None:
         # kafka-python fails at a socket that is waited for both ways when it is closed; closed it is all the same.
         with suppress(OSError):
             manager.close()
+        with suppress(OSError):
             net.close()
     return None
 

@@ -72,6 +72,7 @@ class Client:
         # kafka-python fails at a socket that is waited for both ways when it is closed; closed it is all the same.
         with suppress(OSError):
             self.manager.close()
+        with suppress(OSError):
             self.net.close()
 
     def open(self, transactional_id: str, timeout_ms: int, mine: Identity | None = None) -> Identity:
