@@ -12,11 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import contracts, publish, topics
-from dbt.adapters.upsert_kafka.changes import PARTITION
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.held import hold, until_done
 from dbt.adapters.upsert_kafka.publish import Delivered, Request
-from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, VALUE, extras, size
+from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, PARTITION, VALUE, extras, size
 from dbt.adapters.upsert_kafka.tally import Tally
 
 logger = AdapterLogger("upsert_kafka")

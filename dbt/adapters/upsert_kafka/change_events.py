@@ -8,9 +8,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.changes import DELETE, INSERT, KIND, PARTITION, REPUBLISH, WRITTEN, Changes
+from dbt.adapters.upsert_kafka.changes import DELETE, INSERT, KIND, REPUBLISH, WRITTEN, Changes
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
-from dbt.adapters.upsert_kafka.records import KEY, VALUE, Records, extras
+from dbt.adapters.upsert_kafka.records import KEY, PARTITION, VALUE, Records, extras
 
 OLD = "old"
 

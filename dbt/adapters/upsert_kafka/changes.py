@@ -12,11 +12,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.held import hold
-from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, SEQUENCE, VALUE, Records, extras, size
+from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, PARTITION, SEQUENCE, VALUE, Records, extras, size
 from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
+from dbt.adapters.upsert_kafka.snapshots import HASHES, KEYS, Digest
 from dbt.adapters.upsert_kafka.tally import Tally
 
-KIND, PARTITION = "kind", "partition"
+KIND = "kind"
+ROW_HASHES = tuple(f"row_{i}" for i in range(len(VALUE_HASHES)))
 HASHES_PER_BUCKET = 250_000
 INSERT, UPDATE, DELETE = WRITTEN = ("insert", "update", "delete")
 REPUBLISH = "republish"
@@ -73,6 +75,10 @@ class Changes:
     largest: int
     """Bytes of the largest key and value together, of what would be written."""
     policy: Policy
+    digest: Digest | None = None
+    """Of the rows, if the topic holds others than before once this is written."""
+    everything: DataFrame | None = None
+    """As `frame` with what stays as it is and the rows' hashes, but without their values; where it was asked for."""
 
     def __getitem__(self, kind: str) -> int:
         return self.counts[kind]
@@ -118,8 +124,38 @@ class Changes:
         exploded = written.select(KEY, PARTITION, F.explode(steps).alias("step"), *extras(written))
         return exploded.select(KEY, f"step.{VALUE}", PARTITION, "step.seq", *extras(written))
 
+    def state(self) -> DataFrame:
+        """Every key that the topic has once this is written, as a snapshot's log; of a first load or with `everything`."""
+        if self.everything is None:
+            hashes = [F.expr(h).alias(name) for name, h in zip(HASHES, VALUE_HASHES, strict=True)]
+            return self.frame.where(F.col(KIND) == INSERT).select(KEY, PARTITION, *hashes, F.lit(1).alias(KEYS))
+        live = F.col(KIND).isin(INSERT, UPDATE, REPUBLISH, UNCHANGED)
+        hashes = [F.when(live, F.col(new)).alias(name) for name, new in zip(HASHES, ROW_HASHES, strict=True)]
+        return self.everything.select(KEY, PARTITION, *hashes, F.when(live, 1).otherwise(0).alias(KEYS))
 
-def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, policy: Policy) -> Changes:
+    def log(self) -> DataFrame:
+        """What this changes, as an addition to a snapshot's log: the value that a key loses, and the one that it gets."""
+        written = self.frame.where(F.col(KIND).isin(*WRITTEN))
+        old = F.struct(*HASHES, F.lit(-1).alias(KEYS))
+        new = F.struct(*(F.expr(h).alias(name) for name, h in zip(HASHES, VALUE_HASHES, strict=True)), F.lit(1).alias(KEYS))
+        steps = F.when(F.col(KIND) == INSERT, F.array(new)).when(F.col(KIND) == DELETE, F.array(old)).otherwise(F.array(old, new))
+        return written.select(KEY, PARTITION, F.explode(steps).alias("step")).select(KEY, PARTITION, "step.*")
+
+
+def none(encoded: DataFrame, rows: int, live_keys: int, policy: Policy) -> Changes:
+    """No change: the topic holds just what the encoded rows are."""
+    empty = encoded.limit(0).withColumns({KIND: F.lit(UNCHANGED), PARTITION: F.lit(None).cast("int")})
+    return Changes(empty, dict.fromkeys(KINDS, 0) | {UNCHANGED: live_keys}, rows, live_keys, 0, 0, policy)
+
+
+def compare(
+    encoded: DataFrame,
+    latest: DataFrame | None,
+    records: Records,
+    policy: Policy,
+    keeps_everything: bool = False,
+    is_watched: bool = True,
+) -> Changes:
     """Join the encoded rows with the topic's last records and keep what differs.
 
     The result is computed here, once: a SELECT that gives other rows each time it runs is still published as it was compared.
@@ -127,14 +163,17 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
     Args:
         encoded: what `Records.encode` makes of the SELECT.
         latest: what `scan.latest` found, None for a topic without records.
+        keeps_everything: whether the result tells of every key, also of those that stay as they are.
+        is_watched: whether something is observed of the encoded rows when they are computed.
     """
     if latest is None and not policy.takes_latest:
-        return _first_load(encoded, policy)
-    rows = _one_per_key(encoded, policy).withColumns({f"row_{i}": F.expr(h) for i, h in enumerate(VALUE_HASHES)})
+        return _first_load(hold(encoded, now=is_watched), policy)
+    hashes = {name: F.expr(h) for name, h in zip(ROW_HASHES, VALUE_HASHES, strict=True)}
+    rows = _one_per_key(encoded, policy).withColumns(hashes)
     if latest is None:
         joined = rows.withColumns(
             {PARTITION: F.lit(None).cast("int"), "live": F.lit(False), "split": F.lit(False)}
-            | {f"hash_{i}": F.lit(None).cast("long") for i in range(len(VALUE_HASHES))}
+            | {name: F.lit(None).cast("long") for name in HASHES}
         )
     else:
         joined = rows.join(latest, KEY, "full_outer")
@@ -144,10 +183,18 @@ def compare(encoded: DataFrame, latest: DataFrame | None, records: Records, poli
     totals = {"rows": "copies IS NOT NULL", "live_keys": "live", "split_keys": "split"}
     sums = [F.count_if(F.expr(e)).alias(name) for name, e in totals.items()]
     watched = seen.of(compared, *counts, *sums, _largest().alias("largest"))
-    frame = _held(watched.where(~F.col(KIND).isin(*QUIET)))
+    is_quiet = F.col(KIND).isin(*QUIET)
+    everything = None
+    if keeps_everything:
+        of_quiet = {name: F.when(~is_quiet, F.col(name)) for name in (VALUE, *extras(watched))}
+        everything = _held(watched.withColumns(of_quiet), *ROW_HASHES)
+        frame = everything.where(~is_quiet)
+    else:
+        frame = _held(watched.where(~is_quiet))
     found = seen.found
     by_kind = {kind: found[kind] for kind in KINDS}
-    change = Changes(frame, by_kind, found["rows"], found["live_keys"], found["split_keys"], found["largest"] or 0, policy)
+    rows_and_keys = found["rows"], found["live_keys"], found["split_keys"]
+    change = Changes(frame, by_kind, *rows_and_keys, found["largest"] or 0, policy, everything=everything)
     return _without_foreign(change, found[VANISHED], records) if found[VANISHED] else change
 
 
@@ -164,20 +211,20 @@ def _without_foreign(change: Changes, vanished: int, records: Records) -> Change
     return replace(change, frame=frame, counts=counts, largest=found["largest"] or 0)
 
 
-def _first_load(rows: DataFrame, policy: Policy) -> Changes:
+def _first_load(held: DataFrame, policy: Policy) -> Changes:
     """The change of a topic without records: every row is new, and rows need not travel to find that their keys are unique."""
     kind = F.when(F.col(NULL_KEY), NULL).when(F.col(DOOMED), GONE).otherwise(INSERT)
-    frame = hold(rows).withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
-    # Counted afterwards: an observation of the rows on their way would take longer.
-    counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in (NULL, INSERT)]
-    [found] = frame.agg(F.count(F.lit(1)).alias("rows"), *counts, _largest().alias("largest")).collect()
-    by_kind = dict.fromkeys(KINDS, 0) | {kind: found[kind] for kind in (NULL, INSERT)}
-    if _repeats_hashes(frame.where(~F.col(NULL_KEY)).select(F.xxhash64(KEY).alias("hash")), found.rows):
+    frame = held.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
+    sums = [column.alias(name) for name, column in Digest.columns().items()]
+    [found] = frame.agg(*sums, F.count_if(F.col(KIND) == INSERT).alias(INSERT), _largest().alias("largest")).collect()
+    digest = Digest.found(found.asDict())
+    by_kind = dict.fromkeys(KINDS, 0) | {NULL: digest.nulls, INSERT: found[INSERT]}
+    if _repeats_hashes(frame.where(~F.col(NULL_KEY)).select(F.xxhash64(KEY).alias("hash")), digest.rows):
         copies = F.count(F.when(F.col(KIND) != NULL, F.lit(1))).over(Window.partitionBy(KEY))
         frame = _held(frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND))))
         counted = {row[KIND]: row["count"] for row in frame.groupBy(KIND).count().collect()}
         by_kind = {kind: counted.get(kind, 0) for kind in KINDS}
-    return Changes(frame, by_kind, found.rows, 0, 0, found.largest or 0, policy)
+    return Changes(frame, by_kind, digest.rows, 0, 0, found.largest or 0, policy, digest)
 
 
 def _repeats_hashes(hashes: DataFrame, number: int) -> bool:
@@ -194,8 +241,9 @@ def _largest() -> Column:
     return F.max(F.when(F.col(KIND).isin(*WRITTEN, REPUBLISH), size()))
 
 
-def _held(frame: DataFrame) -> DataFrame:
-    return hold(frame.select(KIND, KEY, VALUE, PARTITION, *extras(frame)))
+def _held(frame: DataFrame, *more: str) -> DataFrame:
+    before = [name for name in HASHES if name in frame.columns]
+    return hold(frame.select(KIND, KEY, VALUE, PARTITION, *extras(frame), *before, *more))
 
 
 def _one_per_key(encoded: DataFrame, policy: Policy) -> DataFrame:
@@ -216,8 +264,8 @@ def _kind(policy: Policy) -> Column:
     is_row = F.col("copies").isNotNull()
     live = F.coalesce("live", F.lit(False))
     same = F.lit(True)
-    for i in range(len(VALUE_HASHES)):
-        same = same & F.expr(f"row_{i} <=> hash_{i}")
+    for row, topic in zip(ROW_HASHES, HASHES, strict=True):
+        same = same & F.col(row).eqNullSafe(F.col(topic))
     vanished = KEPT
     if policy.deletes and policy.deletes_missing:
         vanished = DELETE if policy.deletes_foreign else VANISHED

@@ -26,9 +26,14 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-def hold(frame: DataFrame) -> DataFrame:
-    """Compute the rows now, once and for all; outside of `until_done` they stay until Java's garbage collection."""
-    held = frame.localCheckpoint(eager=True)
+def hold(frame: DataFrame, now: bool = True) -> DataFrame:
+    """Compute the rows once and for all; outside of `until_done` they stay until Java's garbage collection.
+
+    Args:
+        now: if not, the next query over the frame computes them, which must be one over all of them: that saves a pass. What is
+            observed of the rows is lost then.
+    """
+    held = frame.localCheckpoint(eager=now)
     _kept.frames.append(held)
     return held
 

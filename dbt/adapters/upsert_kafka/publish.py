@@ -37,7 +37,7 @@ from dbt.adapters.upsert_kafka.held import hold, until_done
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
 from dbt.adapters.upsert_kafka.options.table import KAFKA
-from dbt.adapters.upsert_kafka.partitioners import Partitioner
+from dbt.adapters.upsert_kafka.partitioners import DEFAULT, Partitioner
 from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target
@@ -84,6 +84,11 @@ class Request:
         """Of an exactly-once run; the same for every run of a model, so that the next one ends what a killed one left open."""
         exactly_once = self.options.sink_delivery_guarantee == "exactly-once"
         return f"{self.options.sink_transactional_id_prefix}.{self.topic}" if exactly_once else None
+
+    @property
+    def places_by_default(self) -> bool:
+        """Whether a new key goes where Kafka's own default puts it."""
+        return (self.options.sink_partitioner or DEFAULT) == DEFAULT and "partitioner.class" not in self.kafka.properties
 
 
 @dataclass
@@ -145,7 +150,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
             _warn(request.model, topics.differences(topic, request.wanted))
         policy = _policy(request, _old_keys_are_foreign(spark, layout, topic, request))
         nulls = contracts.NullCount(request.not_null)
-        change, held = _compare(spark, nulls.watch(rows), layout, topic, policy, request)
+        change, part = _compare(spark, nulls.watch(rows), layout, topic, policy, request)
         warnings = guards.check(request.model, change, layout, request.options, nulls.reasons())
         check_size(admin, topic, change.largest, request)
         if request.mode == "preview":
@@ -165,8 +170,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     if change.to_write:
         delivery = deliver(_records(spark, change, layout, topic, request), partitioner, topic, request, change.messages)
     expose(spark, layout, request, made, topic, delivery, change.keys_after)
-    if held is not None:
-        _remember(spark, held, change, topic, delivery, request)
+    _remember(spark, change, part, topic, delivery, request)
     return _publication("", request.topic, change, delivery)
 
 
@@ -252,64 +256,77 @@ def _policy(request: Request, old_keys_are_foreign: bool) -> Policy:
     )
 
 
-@dataclass(frozen=True)
-class _Held:
-    """The encoded rows of a run, computed, and in what they differ from the last snapshot if that counted."""
-
-    rows: DataFrame
-    part: Part | None = None
-
-
 def _compare(
     spark: SparkSession, rows: DataFrame, layout: Records, topic: Topic | None, policy: Policy, request: Request
-) -> tuple[Changes, _Held | None]:
-    """The change, and the rows if a snapshot of them may be of use to the next run."""
+) -> tuple[Changes, Part | None]:
+    """The change, and in what the rows differ from the last snapshot if that was of use."""
     encoded = layout.encode(rows, request.options)
     plain = not isinstance(layout.value_format, ChangelogFormat) and not policy.takes_latest
     if topic is None or topic.is_empty:
-        change = changes.compare(encoded, None, layout, policy)
-        return change, _Held(change.frame) if plain else None
+        change = changes.compare(encoded, None, layout, policy, is_watched=bool(request.not_null))
+        return change if plain else replace(change, digest=None), None
     found = change_events.live(scan.read(spark, request.kafka, topic), layout)
     if not (plain and snapshots.is_worth_it(topic)):
         return _compare_with(found, encoded, layout, topic, policy, request), None
-    held = hold(encoded)
-    snapshot = None if policy.republishes else snapshots.load(spark, request.relation, topic)
-    part = snapshot.differing(held) if snapshot else None
-    if snapshot is None or part is None:
-        return _compare_with(found, held, layout, topic, policy, request), _Held(held)
-    looked_at = part.of_topic(found) if part.number else found.limit(0)
-    change = _compare_with(looked_at, part.of_rows(held), layout, topic, policy, request).among(snapshot.keys)
-    # What was not touched needs no new snapshot.
-    return change, _Held(held, part) if change.to_write else None
+    held = hold(encoded, now=bool(request.not_null))
+    digest = snapshots.digest(held)
+    snapshot = snapshots.load(spark, request.relation, topic, request.places_by_default)
+    part = None
+    if snapshot is not None and not policy.republishes:
+        if snapshot.is_of(digest):
+            return changes.none(held, digest.rows, snapshot.keys, policy), None
+        part = snapshot.differing(held)
+    if snapshot is not None and part is not None and part.can_be_added:
+        some = part.of_rows(held, have_nulls=digest.nulls > 0)
+        change = changes.compare(some, part.latest(), layout, policy).among(snapshot.keys)
+        return replace(change, digest=digest if change.to_write else None), part
+    if snapshot is not None and (latest := snapshot.latest()) is not None:
+        change = changes.compare(held, latest, layout, policy, keeps_everything=True)
+    else:
+        change = _compare_with(found, held, layout, topic, policy, request, keeps_everything=True)
+    return replace(change, digest=digest), None
 
 
 def _compare_with(
-    found: DataFrame, encoded: DataFrame, layout: Records, topic: Topic, policy: Policy, request: Request
+    found: DataFrame,
+    encoded: DataFrame,
+    layout: Records,
+    topic: Topic,
+    policy: Policy,
+    request: Request,
+    keeps_everything: bool = False,
 ) -> Changes:
-    change = changes.compare(encoded, scan.latest(found, split_keys=False), layout, policy)
+    change = changes.compare(encoded, scan.latest(found, split_keys=False), layout, policy, keeps_everything)
     if change.split_keys:
         logger.warning(
             f"{request.model}: {change.split_keys} keys of topic '{topic.name}' are in more than one partition, "
             "so another writer placed them; the record with the latest timestamp counts"
         )
-        change = changes.compare(encoded, scan.latest(found, split_keys=True), layout, policy)
+        again = changes.compare(encoded, scan.latest(found, split_keys=True), layout, policy)
+        change = replace(again, split_keys=change.split_keys)
     return change
 
 
 def _remember(
-    spark: SparkSession, held: _Held, change: Changes, before: Topic, delivery: Delivery | None, request: Request
+    spark: SparkSession, change: Changes, part: Part | None, before: Topic, delivery: Delivery | None, request: Request
 ) -> None:
     """Keep a snapshot for the next run, if the topic holds what this run wrote and nothing else was written meanwhile."""
-    keys = change.keys_after
-    if keys < snapshots.FEWEST_ROWS or not change.is_all or request.options.sink_delivery_guarantee == "none":
+    keys, digest = change.keys_after, change.digest
+    if digest is None or keys < snapshots.FEWEST_ROWS or not change.is_all:
+        return
+    if request.options.sink_delivery_guarantee == "none":
         return
     with request.kafka.admin() as admin:
         topic = topics.describe(admin, request.topic)
     # A transaction leaves a marker in every partition that it wrote to.
     markers = len(delivery.offsets or {}) if delivery and request.transactional_id else 0
     written = sum(topic.end.values()) - sum(before.end.values()) if topic else None
-    if topic is not None and topic.id == before.id and written == change.messages + markers:
-        snapshots.save(spark, request.relation, held.rows, keys, topic, held.part)
+    if topic is None or topic.id != before.id or written != change.messages + markers:
+        return
+    if part is not None:
+        snapshots.add(spark, request.relation, change.log(), keys, digest, topic, part)
+    else:
+        snapshots.save(spark, request.relation, change.state(), keys, digest, topic, request.places_by_default)
 
 
 def expose(

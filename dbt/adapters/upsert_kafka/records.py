@@ -20,7 +20,7 @@ from dbt.adapters.upsert_kafka.formats import Field, Format, Side, avro
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
-KEY, VALUE, HEADERS, TIMESTAMP = "key", "value", "headers", "timestamp"
+KEY, VALUE, PARTITION, HEADERS, TIMESTAMP = "key", "value", "partition", "headers", "timestamp"
 NULL_KEY, DOOMED, SEQUENCE = "null_key", "doomed", "sequence"
 
 

@@ -1,13 +1,15 @@
-"""What a run left in the topic, as checksums of small buckets of keys: the next run looks only at the buckets that differ.
+"""What a run left in the topic, key by key: the next run compares its rows with that, and needs not read the topic.
 
 A shortcut for large tables, never a second truth: it counts only while the topic, from its first offset to its last, is as that
-run left it. Leaves to `changes` the comparison itself.
+run left it. Leaves to `changes` the comparison itself, and what a change adds.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,9 +17,11 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import views
 from dbt.adapters.upsert_kafka.held import hold
-from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, VALUE
+from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, PARTITION
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
 from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS
+from dbt.adapters.upsert_kafka.tally import Tally
 from dbt.adapters.upsert_kafka.topics import Topic
 
 logger = AdapterLogger("upsert_kafka")
@@ -29,28 +33,87 @@ MOST_BUCKETS = 1_000_000
 """That a comparison is restricted to: they are sent to every executor."""
 MOST_ADDITIONS = 50
 """Then a snapshot is made anew: each addition is one more file to open."""
-BUCKET, KEYS, CHECKSUM = "bucket", "keys", "checksum"
-TOPIC, BUCKETS, ROWS, ADDED = (f"{views.OURS}{fact}" for fact in ("topic", "buckets", "keys", "added"))
+HASHES = tuple(f"hash_{i}" for i in range(len(VALUE_HASHES)))
+KEYS = "keys"
+COLUMNS = (KEY, PARTITION, *HASHES, KEYS)
+"""Of a log: `keys` is 1 for a value that a key got, -1 for one that it lost, 0 for a key of which only a tombstone is left.
+`partition` is null where Kafka's default partitioner puts the key."""
+BUCKET, CHECKSUM = "bucket", "checksum"
+TOPIC, DIGEST, LIVE, ADDED, PLACED = (f"{views.OURS}{fact}" for fact in ("topic", "digest", "keys", "added", "placed"))
+
+
+class Digest(NamedTuple):
+    """What tells whether two runs had the same rows."""
+
+    rows: int
+    nulls: int
+    """Rows without a key."""
+    checksums: tuple[int, ...]
+    """XOR of all rows' hashes: together with their number no other rows have the same by chance."""
+
+    @staticmethod
+    def columns() -> dict[str, Column]:
+        """The aggregates, over encoded rows."""
+        sums = {
+            f"digest_{i}": F.bit_xor(F.when(~F.col(NULL_KEY), F.xxhash64(KEY, F.expr(h), DOOMED)))
+            for i, h in enumerate(VALUE_HASHES)
+        }
+        return {"rows": F.count(F.lit(1)), "nulls": F.count_if(F.col(NULL_KEY)), **sums}
+
+    @staticmethod
+    def found(row: Mapping[str, Any]) -> Digest:
+        """The digest from what the aggregates gave."""
+        return Digest(row["rows"], row["nulls"], tuple(row[f"digest_{i}"] or 0 for i in range(len(VALUE_HASHES))))
+
+
+def digest(rows: DataFrame) -> Digest:
+    """Of encoded rows."""
+    [found] = rows.agg(*(column.alias(name) for name, column in Digest.columns().items())).collect()
+    return Digest.found(found.asDict())
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A topic's live keys, as the last run left them."""
+    """A topic's keys, as the last run left them."""
 
-    frame: DataFrame
-    """`bucket, keys, checksum`: a bucket may stand there more than once, and the sum and the XOR of its rows count."""
-    buckets: int
+    log: DataFrame | None
+    """COLUMNS; None where it is not known in which partitions they are."""
     keys: int
+    digest: str
     added: int
     """About how many rows were added since it was made."""
 
+    def is_of(self, rows: Digest) -> bool:
+        """Whether the last run's rows were the same; then there is nothing to do. Rows without a key must be looked at."""
+        return not rows.nulls and self.digest == json.dumps(rows)
+
+    def latest(self) -> DataFrame | None:
+        """The keys as `scan.latest` would find them in the topic."""
+        if self.log is None:
+            return None
+        if not self.added:
+            return self.log.select(KEY, PARTITION, F.expr(f"{KEYS} > 0").alias("live"), *HASHES, F.lit(False).alias("split"))
+        return _latest(self.log)
+
     def differing(self, rows: DataFrame) -> Part | None:
         """The buckets in which rows and topic are not the same; None if those are too many to be worth it."""
-        known = self.frame.select(BUCKET, (-F.col(KEYS)).alias(KEYS), CHECKSUM)
-        both = _by_bucket(_pairs(rows, self.buckets).unionAll(known))
-        found = hold(both.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0"))
-        number = found.count()
-        return Part(found, number, self) if number <= min(MOST_BUCKETS, self.buckets // 2) else None
+        if self.log is None:
+            return None
+        buckets = self.keys // KEYS_PER_BUCKET + 1
+        of_rows = rows.where(~F.col(NULL_KEY)).select(
+            _bucket(buckets),
+            F.when(F.col(DOOMED), 0).otherwise(1).alias(KEYS),
+            # A row that must go makes its bucket one to look at.
+            F.when(F.col(DOOMED), F.xxhash64(F.lit(DOOMED), KEY)).otherwise(F.xxhash64(KEY, F.expr(VALUE_HASHES[0]))),
+        )
+        known = self.log.where(f"{KEYS} <> 0").select(_bucket(buckets), -F.col(KEYS), F.xxhash64(KEY, HASHES[0]))
+        both = of_rows.unionAll(known).toDF(BUCKET, KEYS, CHECKSUM).groupBy(BUCKET)
+        # A checksum stands for few rows, so that 64 bits do not miss a change by chance.
+        sums = both.agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
+        seen = Tally()
+        found = hold(seen.of(sums.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0").select(BUCKET), F.count(F.lit(1)).alias("number")))
+        number = seen.found["number"]
+        return Part(found, number, buckets, self.log, self) if number <= min(MOST_BUCKETS, buckets // 2) else None
 
 
 @dataclass(frozen=True)
@@ -58,31 +121,40 @@ class Part:
     """The buckets in which rows and a snapshot differ."""
 
     frame: DataFrame
-    """`bucket, keys, checksum`: what must be added to the snapshot to make it one of the rows."""
     number: int
+    buckets: int
+    log: DataFrame
     snapshot: Snapshot
 
-    def of_rows(self, rows: DataFrame) -> DataFrame:
-        """The rows in these buckets, and those that are in none."""
-        rest = rows.where(F.col(NULL_KEY) | F.col(DOOMED))
-        return self._in(_live(rows)).unionAll(rest)
+    def of_rows(self, rows: DataFrame, have_nulls: bool) -> DataFrame:
+        """The rows in these buckets, and those without a key."""
+        if not have_nulls:
+            return self._in(rows)
+        return self._in(rows.where(~F.col(NULL_KEY))).unionAll(rows.where(NULL_KEY))
 
-    def of_topic(self, records: DataFrame) -> DataFrame:
-        return self._in(records)
+    def latest(self) -> DataFrame:
+        """The keys in these buckets, as `scan.latest` would find them."""
+        return _latest(self._in(self.log))
 
     def _in(self, frame: DataFrame) -> DataFrame:
-        buckets = F.broadcast(self.frame.select(BUCKET))
-        return frame.withColumn(BUCKET, _bucket(self.snapshot.buckets)).join(buckets, BUCKET, "left_semi").drop(BUCKET)
+        return frame.withColumn(BUCKET, _bucket(self.buckets)).join(F.broadcast(self.frame), BUCKET, "left_semi").drop(BUCKET)
 
     @property
     def added(self) -> int:
         """About how many rows the snapshot has more once this is added; a file counts even if it is small."""
-        return self.snapshot.added + max(self.number, self.snapshot.buckets // MOST_ADDITIONS)
+        return self.snapshot.added + max(self.number, self.buckets // MOST_ADDITIONS, 1)
 
-    def can_be_added(self, keys: int) -> bool:
-        """Whether the snapshot stays small, and its buckets about as large as they should be for so many keys."""
-        buckets = self.snapshot.buckets
-        return self.added <= buckets and keys // 2 <= buckets * KEYS_PER_BUCKET <= 2 * (keys + KEYS_PER_BUCKET)
+    @property
+    def can_be_added(self) -> bool:
+        """Whether the snapshot stays small."""
+        return self.added <= self.buckets
+
+
+def _latest(log: DataFrame) -> DataFrame:
+    # What a key lost cancels out what it got.
+    hashes = [F.bit_xor(name).alias(name) for name in HASHES]
+    live = (F.sum(KEYS) > 0).alias("live")
+    return log.groupBy(KEY).agg(F.max(PARTITION).alias(PARTITION), live, *hashes, F.lit(False).alias("split"))
 
 
 def is_worth_it(topic: Topic) -> bool:
@@ -90,60 +162,63 @@ def is_worth_it(topic: Topic) -> bool:
     return sum(topic.end.values()) - sum(topic.first.values()) >= FEWEST_ROWS
 
 
-def load(spark: SparkSession, relation: UpsertKafkaRelation, topic: Topic) -> Snapshot | None:
-    """The last run's snapshot, if nothing has happened to the topic since."""
+def load(spark: SparkSession, relation: UpsertKafkaRelation, topic: Topic, places_by_default: bool) -> Snapshot | None:
+    """The last run's snapshot, if nothing has happened to the topic since.
+
+    Args:
+        places_by_default: whether new keys go where Kafka's default partitioner puts them.
+    """
     facts = views.facts_of(spark, relation.snapshot_table)
-    if facts.get(TOPIC) != _fingerprint(topic):
+    # A table without a digest is an older version's.
+    if facts.get(TOPIC) != _fingerprint(topic) or DIGEST not in facts:
         return None
-    rows = spark.table(views.name(relation.snapshot_table))
-    return Snapshot(rows, int(facts[BUCKETS]), int(facts[ROWS]), int(facts.get(ADDED, 0)))
+    is_placed = places_by_default and facts[PLACED] == str(True)
+    log = spark.table(views.name(relation.snapshot_table)) if is_placed else None
+    return Snapshot(log, int(facts[LIVE]), facts[DIGEST], int(facts[ADDED]))
 
 
 def save(
-    spark: SparkSession, relation: UpsertKafkaRelation, rows: DataFrame, keys: int, topic: Topic, part: Part | None = None
+    spark: SparkSession, relation: UpsertKafkaRelation, log: DataFrame, keys: int, rows: Digest, topic: Topic, is_placed: bool
 ) -> None:
-    """Keep what the topic holds now: exactly these rows.
+    """Keep what the topic holds now, in place of what was kept before.
 
     Args:
-        part: in what they differ from the last snapshot, if that counted.
+        log: COLUMNS.
+        keys: how many of them are live.
+        rows: of the run that left them.
+        is_placed: whether each key's partition is known; the digest alone still tells a run without changes.
     """
+    facts = {**_facts(topic, keys, rows, 0), PLACED: str(is_placed)}
     try:
-        if part is not None and part.can_be_added(keys):
-            # The facts come last: until then the snapshot is of a topic that ended where it does no longer.
-            part.frame.coalesce(1).write.insertInto(views.name(relation.snapshot_table))
-            views.remember(spark, relation.snapshot_table, _facts(topic, part.snapshot.buckets, keys, part.added))
-            return
-        buckets = keys // KEYS_PER_BUCKET + 1
         drop(spark, relation)
-        views.store(spark, relation.snapshot_table, _by_bucket(_pairs(rows, buckets)), _facts(topic, buckets, keys, 0))
+        views.store(spark, relation.snapshot_table, log if is_placed else log.limit(0), facts)
     except SPARK_ERRORS as error:
         # The topic is right all the same, and the next run compares everything.
         logger.debug(f"No snapshot of topic '{topic.name}': {error}")
 
 
-def _facts(topic: Topic, buckets: int, keys: int, added: int) -> dict[str, str]:
-    return {TOPIC: _fingerprint(topic), BUCKETS: str(buckets), ROWS: str(keys), ADDED: str(added)}
+def add(
+    spark: SparkSession, relation: UpsertKafkaRelation, log: DataFrame, keys: int, rows: Digest, topic: Topic, part: Part
+) -> None:
+    """Add what a run changed to the last snapshot, which differs from its rows in `part`."""
+    try:
+        # The facts come last: until then the snapshot is of a topic that ended where it does no longer.
+        log.coalesce(1).write.insertInto(views.name(relation.snapshot_table))
+        views.remember(spark, relation.snapshot_table, _facts(topic, keys, rows, part.added))
+    except SPARK_ERRORS as error:
+        logger.debug(f"No addition to the snapshot of topic '{topic.name}': {error}")
+
+
+def _facts(topic: Topic, keys: int, rows: Digest, added: int) -> dict[str, str]:
+    return {TOPIC: _fingerprint(topic), DIGEST: json.dumps(rows), LIVE: str(keys), ADDED: str(added)}
 
 
 def drop(spark: SparkSession, relation: UpsertKafkaRelation) -> None:
     spark.sql(f"DROP TABLE IF EXISTS {views.name(relation.snapshot_table)}")
 
 
-def _live(rows: DataFrame) -> DataFrame:
-    return rows.where(~F.col(NULL_KEY) & ~F.col(DOOMED))
-
-
 def _bucket(buckets: int) -> Column:
     return F.pmod(F.xxhash64(KEY), F.lit(buckets)).alias(BUCKET)
-
-
-def _pairs(rows: DataFrame, buckets: int) -> DataFrame:
-    # A checksum stands for few rows, so that 64 bits do not miss a change by chance.
-    return _live(rows).select(_bucket(buckets), F.lit(1).cast("long").alias(KEYS), F.xxhash64(KEY, VALUE).alias(CHECKSUM))
-
-
-def _by_bucket(pairs: DataFrame) -> DataFrame:
-    return pairs.groupBy(BUCKET).agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
 
 
 def _fingerprint(topic: Topic) -> str:
