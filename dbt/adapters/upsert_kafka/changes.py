@@ -13,13 +13,14 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.held import hold
 from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, PARTITION, SEQUENCE, VALUE, Records, extras, size
-from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
-from dbt.adapters.upsert_kafka.snapshots import HASHES, KEYS, Digest
+from dbt.adapters.upsert_kafka.scan import HASH, VALUE_HASH
+from dbt.adapters.upsert_kafka.snapshots import KEYS, Digest, digest_columns
 from dbt.adapters.upsert_kafka.tally import Tally
 
 KIND = "kind"
-ROW_HASHES = tuple(f"row_{i}" for i in range(len(VALUE_HASHES)))
-HASHES_PER_BUCKET = 250_000
+ROW_HASH = "row_hash"
+KEY_GROUPS = 120
+"""In which duplicate keys are looked for: Spark aggregates arrays of more groups by sorting."""
 INSERT, UPDATE, DELETE = WRITTEN = ("insert", "update", "delete")
 REPUBLISH = "republish"
 """As it is in the topic already, and written again because of --full-refresh."""
@@ -127,17 +128,17 @@ class Changes:
     def state(self) -> DataFrame:
         """Every key that the topic has once this is written, as a snapshot's log; of a first load or with `everything`."""
         if self.everything is None:
-            hashes = [F.expr(h).alias(name) for name, h in zip(HASHES, VALUE_HASHES, strict=True)]
-            return self.frame.where(F.col(KIND) == INSERT).select(KEY, PARTITION, *hashes, F.lit(1).alias(KEYS))
+            new = self.frame.where(F.col(KIND) == INSERT)
+            return new.select(KEY, PARTITION, F.expr(VALUE_HASH).alias(HASH), F.lit(1).alias(KEYS))
         live = F.col(KIND).isin(INSERT, UPDATE, REPUBLISH, UNCHANGED)
-        hashes = [F.when(live, F.col(new)).alias(name) for name, new in zip(HASHES, ROW_HASHES, strict=True)]
-        return self.everything.select(KEY, PARTITION, *hashes, F.when(live, 1).otherwise(0).alias(KEYS))
+        keys = F.when(live, 1).otherwise(0).alias(KEYS)
+        return self.everything.select(KEY, PARTITION, F.when(live, F.col(ROW_HASH)).alias(HASH), keys)
 
     def log(self) -> DataFrame:
         """What this changes, as an addition to a snapshot's log: the value that a key loses, and the one that it gets."""
         written = self.frame.where(F.col(KIND).isin(*WRITTEN))
-        old = F.struct(*HASHES, F.lit(-1).alias(KEYS))
-        new = F.struct(*(F.expr(h).alias(name) for name, h in zip(HASHES, VALUE_HASHES, strict=True)), F.lit(1).alias(KEYS))
+        old = F.struct(HASH, F.lit(-1).alias(KEYS))
+        new = F.struct(F.expr(VALUE_HASH).alias(HASH), F.lit(1).alias(KEYS))
         steps = F.when(F.col(KIND) == INSERT, F.array(new)).when(F.col(KIND) == DELETE, F.array(old)).otherwise(F.array(old, new))
         return written.select(KEY, PARTITION, F.explode(steps).alias("step")).select(KEY, PARTITION, "step.*")
 
@@ -168,12 +169,15 @@ def compare(
     """
     if latest is None and not policy.takes_latest:
         return _first_load(hold(encoded, now=is_watched), policy)
-    hashes = {name: F.expr(h) for name, h in zip(ROW_HASHES, VALUE_HASHES, strict=True)}
-    rows = _one_per_key(encoded, policy).withColumns(hashes)
+    rows = _one_per_key(encoded, policy).withColumn(ROW_HASH, F.expr(VALUE_HASH))
     if latest is None:
         joined = rows.withColumns(
-            {PARTITION: F.lit(None).cast("int"), "live": F.lit(False), "split": F.lit(False)}
-            | {name: F.lit(None).cast("long") for name in HASHES}
+            {
+                PARTITION: F.lit(None).cast("int"),
+                "live": F.lit(False),
+                "split": F.lit(False),
+                HASH: F.lit(None).cast("long"),
+            }
         )
     else:
         joined = rows.join(latest, KEY, "full_outer")
@@ -187,7 +191,7 @@ def compare(
     everything = None
     if keeps_everything:
         of_quiet = {name: F.when(~is_quiet, F.col(name)) for name in (VALUE, *extras(watched))}
-        everything = _held(watched.withColumns(of_quiet), *ROW_HASHES)
+        everything = _held(watched.withColumns(of_quiet), ROW_HASH)
         frame = everything.where(~is_quiet)
     else:
         frame = _held(watched.where(~is_quiet))
@@ -215,11 +219,23 @@ def _first_load(held: DataFrame, policy: Policy) -> Changes:
     """The change of a topic without records: every row is new, and rows need not travel to find that their keys are unique."""
     kind = F.when(F.col(NULL_KEY), NULL).when(F.col(DOOMED), GONE).otherwise(INSERT)
     frame = held.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
-    sums = [column.alias(name) for name, column in Digest.columns().items()]
-    [found] = frame.agg(*sums, F.count_if(F.col(KIND) == INSERT).alias(INSERT), _largest().alias("largest")).collect()
-    digest = Digest.found(found.asDict())
-    by_kind = dict.fromkeys(KINDS, 0) | {NULL: digest.nulls, INSERT: found[INSERT]}
-    if _repeats_hashes(frame.where(~F.col(NULL_KEY)).select(F.xxhash64(KEY).alias("hash")), digest.rows):
+    is_key, hashed = ~F.col(NULL_KEY), F.xxhash64(KEY)
+    # Hashes travel as arrays, which costs a third of counting them one by one; keys are looked at if two have the same.
+    groups = frame.groupBy(F.pmod(hashed, F.lit(KEY_GROUPS))).agg(
+        *digest_columns(),
+        F.count_if(F.col(KIND) == INSERT).alias(INSERT),
+        _largest().alias("largest"),
+        F.collect_list(F.when(is_key, hashed)).alias("hashes"),
+    )
+    [found] = groups.agg(
+        *(F.coalesce(sum_, F.lit(0)) for sum_ in (F.sum("rows"), F.sum("nulls"), F.bit_xor("checksum"))),
+        F.sum(INSERT).alias(INSERT),
+        F.max("largest").alias("largest"),
+        F.max(F.size("hashes") > F.size(F.array_distinct("hashes"))).alias("repeats"),
+    ).collect()
+    digest = Digest(*found[:3])
+    by_kind = dict.fromkeys(KINDS, 0) | {NULL: digest.nulls, INSERT: found[INSERT] or 0}
+    if found["repeats"]:
         copies = F.count(F.when(F.col(KIND) != NULL, F.lit(1))).over(Window.partitionBy(KEY))
         frame = _held(frame.withColumn(KIND, F.when((F.col(KIND) != NULL) & (copies > 1), DUPLICATE).otherwise(F.col(KIND))))
         counted = {row[KIND]: row["count"] for row in frame.groupBy(KIND).count().collect()}
@@ -227,22 +243,12 @@ def _first_load(held: DataFrame, policy: Policy) -> Changes:
     return Changes(frame, by_kind, digest.rows, 0, 0, found.largest or 0, policy, digest)
 
 
-def _repeats_hashes(hashes: DataFrame, number: int) -> bool:
-    """Whether a hash occurs twice: only then the keys themselves must be looked at.
-
-    Hashes travel as arrays, which costs a third of counting them one by one.
-    """
-    buckets = number // HASHES_PER_BUCKET + 1
-    arrays = hashes.groupBy(F.pmod("hash", F.lit(buckets))).agg(F.collect_list("hash").alias("all"))
-    return not arrays.where(F.size("all") > F.size(F.array_distinct("all"))).isEmpty()
-
-
 def _largest() -> Column:
     return F.max(F.when(F.col(KIND).isin(*WRITTEN, REPUBLISH), size()))
 
 
 def _held(frame: DataFrame, *more: str) -> DataFrame:
-    before = [name for name in HASHES if name in frame.columns]
+    before = [HASH] if HASH in frame.columns else []
     return hold(frame.select(KIND, KEY, VALUE, PARTITION, *extras(frame), *before, *more))
 
 
@@ -263,9 +269,7 @@ def _kind(policy: Policy) -> Column:
     """What is to be done with a row and the topic's record of its key, of which one may be missing."""
     is_row = F.col("copies").isNotNull()
     live = F.coalesce("live", F.lit(False))
-    same = F.lit(True)
-    for row, topic in zip(ROW_HASHES, HASHES, strict=True):
-        same = same & F.col(row).eqNullSafe(F.col(topic))
+    same = F.col(ROW_HASH).eqNullSafe(F.col(HASH))
     vanished = KEPT
     if policy.deletes and policy.deletes_missing:
         vanished = DELETE if policy.deletes_foreign else VANISHED

@@ -13,8 +13,10 @@ from pyspark.sql import functions as F
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.topics import Topic
 
-# Two 64-bit hashes of different seeds stand for a value's bytes: values need not travel, and 128 bits do not collide by chance.
-VALUE_HASHES = ("xxhash64(value)", "xxhash64(1, value)")
+HASH = "hash"
+# 64 bits stand for a value's bytes, so that values need not travel. A change is missed if old and new value of one key have the
+# same: one of 10^19 changes.
+VALUE_HASH = "xxhash64(value)"
 
 
 def read(spark: SparkSession, kafka: KafkaSettings, topic: Topic) -> DataFrame:
@@ -29,11 +31,11 @@ def read(spark: SparkSession, kafka: KafkaSettings, topic: Topic) -> DataFrame:
 
 
 def latest(records: DataFrame, split_keys: bool) -> DataFrame:
-    """The last record of each key as `key, partition, live, hash_0, hash_1`; a key whose last value is null is not live.
+    """The last record of each key as `key, partition, live, hash, split`; a key whose last value is null is not live.
 
     Inside a partition the offset decides. A key may be in several partitions only if others wrote it there: then
     `split_keys` must be true, and the latest timestamp decides among them (one more shuffle, so not done for all).
-    `partitions` says for how many partitions the key was found in more than one.
+    `split` says whether the key was found in more than one.
     """
     hashed = records.where("key IS NOT NULL").selectExpr(
         "key",
@@ -41,24 +43,21 @@ def latest(records: DataFrame, split_keys: bool) -> DataFrame:
         "offset",
         "timestamp",
         "value IS NOT NULL AS filled",
-        *(f"{h} AS hash_{i}" for i, h in enumerate(VALUE_HASHES)),
+        f"{VALUE_HASH} AS {HASH}",
     )
     last = [
         F.expr("max(offset)").alias("offset"),
         F.expr("max(CASE WHEN filled THEN offset END)").alias("filled_offset"),
-        F.expr("max_by(hash_0, offset)").alias("hash_0"),
-        F.expr("max_by(hash_1, offset)").alias("hash_1"),
+        F.max_by(HASH, "offset").alias(HASH),
     ]
     if split_keys:
         per_partition = hashed.groupBy("key", "partition").agg(*last, F.expr("max_by(timestamp, offset)").alias("timestamp"))
-        newest = F.max_by(
-            F.struct("partition", "offset", "filled_offset", "hash_0", "hash_1"), F.struct("timestamp", "partition")
-        )
+        newest = F.max_by(F.struct("partition", "offset", "filled_offset", HASH), F.struct("timestamp", "partition"))
         found = per_partition.groupBy("key").agg(newest.alias("r"), F.lit(False).alias("split")).select("key", "r.*", "split")
     else:
         partitions = [F.expr("max(partition)").alias("partition"), F.expr("min(partition) <> max(partition)").alias("split")]
         found = hashed.groupBy("key").agg(*last, *partitions)
-    return found.selectExpr("key", "partition", "coalesce(offset = filled_offset, false) AS live", "hash_0", "hash_1", "split")
+    return found.selectExpr("key", "partition", "coalesce(offset = filled_offset, false) AS live", HASH, "split")
 
 
 def _offsets(topic: str, offsets: object) -> str:

@@ -7,9 +7,8 @@ run left it. Leaves to `changes` the comparison itself, and what a change adds.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,9 +16,9 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import views
 from dbt.adapters.upsert_kafka.held import hold
-from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, PARTITION
+from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, PARTITION, VALUE
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.scan import VALUE_HASHES
+from dbt.adapters.upsert_kafka.scan import HASH, VALUE_HASH
 from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.tally import Tally
 from dbt.adapters.upsert_kafka.topics import Topic
@@ -28,16 +27,17 @@ logger = AdapterLogger("upsert_kafka")
 
 FEWEST_ROWS = 100_000
 """Smaller tables are compared in less time than a snapshot takes."""
-KEYS_PER_BUCKET = 8
+KEYS_PER_BUCKET = 16
 MOST_BUCKETS = 1_000_000
 """That a comparison is restricted to: they are sent to every executor."""
 MOST_ADDITIONS = 50
 """Then a snapshot is made anew: each addition is one more file to open."""
-HASHES = tuple(f"hash_{i}" for i in range(len(VALUE_HASHES)))
 KEYS = "keys"
-COLUMNS = (KEY, PARTITION, *HASHES, KEYS)
+COLUMNS = (KEY, PARTITION, HASH, KEYS)
 """Of a log: `keys` is 1 for a value that a key got, -1 for one that it lost, 0 for a key of which only a tombstone is left.
 `partition` is null where Kafka's default partitioner puts the key."""
+# Hashes and unique keys repeat themselves nowhere.
+STORED_AS = {"compression": "zstd", "parquet.enable.dictionary": "false"}
 BUCKET, CHECKSUM = "bucket", "checksum"
 TOPIC, DIGEST, LIVE, ADDED, PLACED = (f"{views.OURS}{fact}" for fact in ("topic", "digest", "keys", "added", "placed"))
 
@@ -48,28 +48,24 @@ class Digest(NamedTuple):
     rows: int
     nulls: int
     """Rows without a key."""
-    checksums: tuple[int, ...]
+    checksum: int
     """XOR of all rows' hashes: together with their number no other rows have the same by chance."""
 
-    @staticmethod
-    def columns() -> dict[str, Column]:
-        """The aggregates, over encoded rows."""
-        sums = {
-            f"digest_{i}": F.bit_xor(F.when(~F.col(NULL_KEY), F.xxhash64(KEY, F.expr(h), DOOMED)))
-            for i, h in enumerate(VALUE_HASHES)
-        }
-        return {"rows": F.count(F.lit(1)), "nulls": F.count_if(F.col(NULL_KEY)), **sums}
 
-    @staticmethod
-    def found(row: Mapping[str, Any]) -> Digest:
-        """The digest from what the aggregates gave."""
-        return Digest(row["rows"], row["nulls"], tuple(row[f"digest_{i}"] or 0 for i in range(len(VALUE_HASHES))))
+def digest_columns() -> list[Column]:
+    """Aggregates over encoded rows that make a digest."""
+    checksum = F.bit_xor(F.when(~F.col(NULL_KEY), F.xxhash64(KEY, VALUE, DOOMED)))
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(F.col(NULL_KEY)).alias("nulls"),
+        F.coalesce(checksum, F.lit(0)).alias(CHECKSUM),
+    ]
 
 
 def digest(rows: DataFrame) -> Digest:
     """Of encoded rows."""
-    [found] = rows.agg(*(column.alias(name) for name, column in Digest.columns().items())).collect()
-    return Digest.found(found.asDict())
+    [found] = rows.agg(*digest_columns()).collect()
+    return Digest(*found)
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ class Snapshot:
         if self.log is None:
             return None
         if not self.added:
-            return self.log.select(KEY, PARTITION, F.expr(f"{KEYS} > 0").alias("live"), *HASHES, F.lit(False).alias("split"))
+            return self.log.select(KEY, PARTITION, F.expr(f"{KEYS} > 0").alias("live"), HASH, F.lit(False).alias("split"))
         return _latest(self.log)
 
     def differing(self, rows: DataFrame) -> Part | None:
@@ -104,9 +100,9 @@ class Snapshot:
             _bucket(buckets),
             F.when(F.col(DOOMED), 0).otherwise(1).alias(KEYS),
             # A row that must go makes its bucket one to look at.
-            F.when(F.col(DOOMED), F.xxhash64(F.lit(DOOMED), KEY)).otherwise(F.xxhash64(KEY, F.expr(VALUE_HASHES[0]))),
+            F.when(F.col(DOOMED), F.xxhash64(F.lit(DOOMED), KEY)).otherwise(F.xxhash64(KEY, F.expr(VALUE_HASH))),
         )
-        known = self.log.where(f"{KEYS} <> 0").select(_bucket(buckets), -F.col(KEYS), F.xxhash64(KEY, HASHES[0]))
+        known = self.log.where(f"{KEYS} <> 0").select(_bucket(buckets), -F.col(KEYS), F.xxhash64(KEY, HASH))
         both = of_rows.unionAll(known).toDF(BUCKET, KEYS, CHECKSUM).groupBy(BUCKET)
         # A checksum stands for few rows, so that 64 bits do not miss a change by chance.
         sums = both.agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
@@ -152,9 +148,8 @@ class Part:
 
 def _latest(log: DataFrame) -> DataFrame:
     # What a key lost cancels out what it got.
-    hashes = [F.bit_xor(name).alias(name) for name in HASHES]
     live = (F.sum(KEYS) > 0).alias("live")
-    return log.groupBy(KEY).agg(F.max(PARTITION).alias(PARTITION), live, *hashes, F.lit(False).alias("split"))
+    return log.groupBy(KEY).agg(F.max(PARTITION).alias(PARTITION), live, F.bit_xor(HASH).alias(HASH), F.lit(False).alias("split"))
 
 
 def is_worth_it(topic: Topic) -> bool:
@@ -191,7 +186,7 @@ def save(
     facts = {**_facts(topic, keys, rows, 0), PLACED: str(is_placed)}
     try:
         drop(spark, relation)
-        views.store(spark, relation.snapshot_table, log if is_placed else log.limit(0), facts)
+        views.store(spark, relation.snapshot_table, log if is_placed else log.limit(0), facts, STORED_AS)
     except SPARK_ERRORS as error:
         # The topic is right all the same, and the next run compares everything.
         logger.debug(f"No snapshot of topic '{topic.name}': {error}")

@@ -191,9 +191,16 @@ def time_text(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def store(spark: SparkSession, table: UpsertKafkaRelation, rows: DataFrame, facts: Mapping[str, str]) -> None:
-    """Keep rows in a new table of the warehouse, with facts about them."""
-    create = f"CREATE TABLE {name(table)} USING parquet TBLPROPERTIES ({_listed(facts)}) AS SELECT * FROM "
+def store(
+    spark: SparkSession, table: UpsertKafkaRelation, rows: DataFrame, facts: Mapping[str, str], options: Mapping[str, str]
+) -> None:
+    """Keep rows in a new table of the warehouse, with facts about them.
+
+    Args:
+        options: of Parquet.
+    """
+    how = ", ".join(f"{quote_literal(option)} {quote_literal(value)}" for option, value in options.items())
+    create = f"CREATE TABLE {name(table)} USING parquet OPTIONS ({how}) TBLPROPERTIES ({_listed(facts)}) AS SELECT * FROM "
     spark.sql(create.replace("{", "{{").replace("}", "}}") + "{rows}", rows=rows)
 
 

@@ -13,12 +13,16 @@ from itertools import groupby
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    ByteType,
     DataType,
     DateType,
     DecimalType,
     DoubleType,
     FloatType,
+    IntegerType,
+    LongType,
     MapType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -33,6 +37,11 @@ from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, quote
 # Late Hangul begins like a surrogate, which is no harm.
 ESCAPE, SURROGATE = rb"\u", rb"\uD"
 CORRUPT = "__upsert_kafka_corrupt"
+_LEADS_BEYOND_BMP = [bytes([lead]) for lead in range(0xF0, 0xF5)]
+"""First bytes of four in UTF-8; they stand nowhere else."""
+_FIRST_BEYOND_ASCII = "\x80"
+_SAMPLES = 3
+_FEW = 3
 _TIMES = (DateType, TimestampNTZType, TimestampType)
 _SPLICED = (DecimalType, FloatType)
 """Written as text between the pieces of `to_json`: the second writer would make doubles of floats, with more digits."""
@@ -89,7 +98,7 @@ class _Writer:
 
     def object_text(self, members: list[Member]) -> str:
         """JSON text of an object with these members."""
-        if not any(contains_type(t, _SPLICED) for _, _, t in members):
+        if not any(contains_type(t, _SPLICED) for _, _, t in members) and not _are_few_integers(members):
             return self.written_by_spark(members)
         texts: list[str] = []
         for run in _runs(members):
@@ -111,10 +120,21 @@ class _Writer:
         names = [name for member in members for name in _names(member)]
         if all(map(str.isascii, names)) and not any(_has_text(t) for _, _, t in members):
             return self.to_json(members)
-        # With all but ASCII escaped, one look tells whether there is anything to take care of: mostly there is not.
-        ascii_only = self.to_json(members, writeNonAsciiCharacterAsCodePoint="true")
-        with_care = f"if({_has(ascii_only, SURROGATE)}, {_as_flink_escapes(ascii_only)}, {self.to_json(members)})"
-        return f"if({_has(ascii_only, ESCAPE)}, {with_care}, {ascii_only})"
+        # With all but ASCII escaped, one look tells whether there is anything to take care of: mostly there is not. Text in
+        # other scripts has its first letter beyond ASCII; it is written as it is, which takes five looks but no second writing.
+        ascii_only, plain = self.to_json(members, writeNonAsciiCharacterAsCodePoint="true"), self.to_json(members)
+        samples = [expression for _, expression, data_type in members if isinstance(data_type, StringType)][:_SAMPLES]
+        if not samples:
+            with_care = f"if({_has(ascii_only, SURROGATE)}, {_as_flink_escapes(ascii_only)}, {plain})"
+            return f"if({_has(ascii_only, ESCAPE)}, {with_care}, {ascii_only})"
+        # As one condition, Spark evaluates once what stands in it.
+        greatest = samples[0] if len(samples) == 1 else f"greatest({', '.join(samples)})"
+        other_script = f"coalesce({greatest} >= '{_FIRST_BEYOND_ASCII}', false)"
+        written = f"if({other_script}, {plain}, {ascii_only})"
+        has_more = " OR ".join(_has(written, lead) for lead in _LEADS_BEYOND_BMP)
+        needs_care = f"if({other_script}, {has_more}, {_has(written, ESCAPE)})"
+        escaped = f"if({other_script} OR {_has(written, SURROGATE)}, {_as_flink_escapes(written)}, {plain})"
+        return f"if({needs_care}, {escaped}, {written})"
 
     def to_json(self, members: list[Member], **more: str) -> str:
         struct = "named_struct(" + ", ".join(f"{quote_literal(n)}, {self.value(e, t)}" for n, e, t in members) + ")"
@@ -178,6 +198,12 @@ def _runs(members: list[Member]) -> list[list[Member]]:
         else:
             runs.append(run)
     return runs
+
+
+def _are_few_integers(members: list[Member]) -> bool:
+    """Such as most keys: written one by one in less time than by `to_json`."""
+    integers = (ByteType, ShortType, IntegerType, LongType)
+    return len(members) <= _FEW and all(isinstance(data_type, integers) for _, _, data_type in members)
 
 
 def _needs_to_json(data_type: DataType) -> bool:
