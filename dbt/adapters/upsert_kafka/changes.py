@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.held import hold
+from dbt.adapters.upsert_kafka.held import hold, keep
 from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, PARTITION, SEQUENCE, VALUE, Records, extras, size
 from dbt.adapters.upsert_kafka.scan import HASH, VALUE_HASH
 from dbt.adapters.upsert_kafka.snapshots import KEYS, Digest, digest_columns
@@ -168,7 +168,7 @@ def compare(
         is_watched: whether something is observed of the encoded rows when they are computed.
     """
     if latest is None and not policy.takes_latest:
-        return _first_load(hold(encoded, now=is_watched), policy)
+        return _first_load(hold(encoded) if is_watched else keep(encoded), policy)
     rows = _one_per_key(encoded, policy).withColumn(ROW_HASH, F.expr(VALUE_HASH))
     if latest is None:
         joined = rows.withColumns(

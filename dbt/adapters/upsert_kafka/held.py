@@ -26,13 +26,20 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-def hold(frame: DataFrame, now: bool = True) -> DataFrame:
-    """Compute the rows once and for all; outside of `until_done` they stay until Java's garbage collection.
+def hold(frame: DataFrame) -> DataFrame:
+    """Compute the rows now, once and for all; outside of `until_done` they stay until Java's garbage collection."""
+    return _held(frame, now=True)
 
-    Args:
-        now: if not, the next query over the frame computes them, which must be one over all of them: that saves a pass. What is
-            observed of the rows is lost then.
+
+def keep(frame: DataFrame) -> DataFrame:
+    """The same, but the next query over the frame computes the rows, which must be one over all of them: that saves a pass.
+
+    What is observed of the rows is lost.
     """
+    return _held(frame, now=False)
+
+
+def _held(frame: DataFrame, now: bool) -> DataFrame:
     held = frame.localCheckpoint(eager=now)
     _kept.frames.append(held)
     return held

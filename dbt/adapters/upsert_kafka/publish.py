@@ -33,7 +33,7 @@ from dbt.adapters.upsert_kafka import (
 from dbt.adapters.upsert_kafka.changes import DELETE, FOREIGN, INSERT, NULL, REPUBLISH, UNCHANGED, UPDATE, Changes, Policy
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
-from dbt.adapters.upsert_kafka.held import hold, until_done
+from dbt.adapters.upsert_kafka.held import hold, keep, until_done
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
 from dbt.adapters.upsert_kafka.options.table import KAFKA
@@ -268,7 +268,7 @@ def _compare(
     found = change_events.live(scan.read(spark, request.kafka, topic), layout)
     if not (plain and snapshots.is_worth_it(topic)):
         return _compare_with(found, encoded, layout, topic, policy, request), None
-    held = hold(encoded, now=bool(request.not_null))
+    held = hold(encoded) if request.not_null else keep(encoded)
     digest = snapshots.digest(held)
     snapshot = snapshots.load(spark, request.relation, topic, request.places_by_default)
     part = None

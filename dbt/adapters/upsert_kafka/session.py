@@ -55,6 +55,8 @@ OF_A_SESSION = {
     "spark.sql.variable.substitute": "false",
     # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.
     "spark.sql.ansi.enabled": "true",
+    # Else every step of a query asks Python's stack where it stands, which takes longer than the step.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 METASTORE_SETTINGS = (
     "spark.hadoop.hive.metastore.uris",
@@ -237,7 +239,10 @@ def _on_this_machine(credentials: UpsertKafkaCredentials) -> bool:
 
 def local_settings() -> dict[str, str]:
     """What suits a Spark on one machine."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
+        # As Java by itself would take. Spark's 1 GB is for drivers that leave the work to others.
+        "spark.driver.memory": f"{max(1024, memory // 4 // 2**20)}m",
         # Every task of a shuffle writes as many files, and 200 are for clusters.
         "spark.sql.shuffle.partitions": str(max(16, 2 * (os.cpu_count() or 1))),
         # A few models have more pieces of generated code than the 100 that Spark keeps, and lost ones are compiled again.

@@ -85,11 +85,16 @@ class Snapshot:
 
     def latest(self) -> DataFrame | None:
         """The keys as `scan.latest` would find them in the topic."""
-        if self.log is None:
-            return None
+        return None if self.log is None else self.latest_of(self.log)
+
+    def latest_of(self, log: DataFrame) -> DataFrame:
+        """The same of a part of the log that has all of each key."""
+        split = F.lit(False).alias("split")
         if not self.added:
-            return self.log.select(KEY, PARTITION, F.expr(f"{KEYS} > 0").alias("live"), HASH, F.lit(False).alias("split"))
-        return _latest(self.log)
+            return log.select(KEY, PARTITION, (F.col(KEYS) > 0).alias("live"), HASH, split)
+        live = (F.sum(KEYS) > 0).alias("live")
+        # What a key lost cancels out what it got.
+        return log.groupBy(KEY).agg(F.max(PARTITION).alias(PARTITION), live, F.bit_xor(HASH).alias(HASH), split)
 
     def differing(self, rows: DataFrame) -> Part | None:
         """The buckets in which rows and topic are not the same; None if those are too many to be worth it."""
@@ -130,7 +135,7 @@ class Part:
 
     def latest(self) -> DataFrame:
         """The keys in these buckets, as `scan.latest` would find them."""
-        return _latest(self._in(self.log))
+        return self.snapshot.latest_of(self._in(self.log))
 
     def _in(self, frame: DataFrame) -> DataFrame:
         return frame.withColumn(BUCKET, _bucket(self.buckets)).join(F.broadcast(self.frame), BUCKET, "left_semi").drop(BUCKET)
@@ -144,12 +149,6 @@ class Part:
     def can_be_added(self) -> bool:
         """Whether the snapshot stays small."""
         return self.added <= self.buckets
-
-
-def _latest(log: DataFrame) -> DataFrame:
-    # What a key lost cancels out what it got.
-    live = (F.sum(KEYS) > 0).alias("live")
-    return log.groupBy(KEY).agg(F.max(PARTITION).alias(PARTITION), live, F.bit_xor(HASH).alias(HASH), F.lit(False).alias("split"))
 
 
 def is_worth_it(topic: Topic) -> bool:
