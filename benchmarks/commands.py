@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from tests.dbt_project import Outcome, Project
 from tests.services import Cluster
 
 MODELS = 20
+MANY = 500
 SPARK, OURS = "dbt-spark's session, table", "upsert_kafka"
 MOST_START, MOST_MODEL = 2.0, 1.5
 """Seconds over dbt-spark that are allowed."""
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
+    """Starts and tiny models; with --huge also a project of many models."""
     rounds = max(2, arguments.rounds - 2)
     # As users start it, not as tests do.
     os.environ["SPARK_SUBMIT_OPTS"] = ""
@@ -43,7 +46,8 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
                     # The first models of a session wait for what the others find ready.
                     by_name[name] += [seconds / threads for seconds in sorted(times)[: MODELS - threads]]
                     say(f"  {MODELS} models, {threads} threads {name:25} {sum(times) / MODELS:6.2f} s each")
-    found = _over("start of `dbt run` with one tiny model", starts, MOST_START)
+        many = _many_models(folder / "many", cluster.bootstrap_servers) if arguments.huge else []
+    found = _over("start of `dbt run` with one tiny model", starts, MOST_START) + many
     for threads, by_name in models.items():
         found += _over(
             f"one of {MODELS} tiny models, {threads} thread{'s'[: threads > 1]}, of the run's time", by_name, MOST_MODEL
@@ -65,11 +69,24 @@ def _run(project: Project, *arguments: str) -> Outcome:
     return project.succeed("run", *arguments)
 
 
-def _project(folder: Path, servers: str, materialized: str) -> Project:
+def _many_models(folder: Path, servers: str) -> list[Figure]:
+    """A project of so many models: its first load, and a run without changes."""
+    project = _project(folder, servers, "upsert_kafka", MANY)
+    found = []
+    for work in ("first load", "unchanged"):
+        start = time.perf_counter()
+        project.succeed("run", "--threads", "4", timeout=1800)
+        seconds = time.perf_counter() - start
+        say(f"  {MANY} models, {work}: {seconds:6.1f} s")
+        found.append(Figure(f"{MANY} tiny models, 4 threads, {work}", OURS, [seconds / MANY], "s per model, start included"))
+    return found
+
+
+def _project(folder: Path, servers: str, materialized: str, models: int = MODELS) -> Project:
     project = Project(folder, servers)
     spark: dict[str, Any] = {"type": "spark", "method": "session", "schema": "analytics", "host": "none", "threads": 4}
     project.profile = spark if materialized == "table" else {**project.profile, "spark": {}}
     project.save_profile()
     key = "" if materialized == "table" else ", unique_key='id'"
     config = f"{{{{ config(materialized='{materialized}'{key}) }}}}"
-    return project.write({f"models/model_{i}.sql": f"{config} SELECT 1 AS id, {i} AS n" for i in range(MODELS)})
+    return project.write({f"models/model_{i}.sql": f"{config} SELECT 1 AS id, {i} AS n" for i in range(models)})

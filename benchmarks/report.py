@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from dbt.adapters.upsert_kafka.java import find_java
 
 FOLDER = Path(__file__).parents[1] / "docs" / "performance"
 RESULTS = FOLDER / "results.json"
-CHART_OF = "publishing"
+CHART_OF, GROWTH = "publishing", "growth"
 
 
 def add(section: str, figures: list[Figure]) -> None:
@@ -37,6 +38,8 @@ def write() -> None:
     (FOLDER / "results.md").write_text("\n".join(_page(found)) + "\n")
     if CHART_OF in found:
         _chart(found[CHART_OF]["figures"])
+    if GROWTH in found:
+        _growth_chart(found[GROWTH]["figures"])
 
 
 def _described(figure: Figure) -> dict[str, Any]:
@@ -80,13 +83,41 @@ def _row(figure: dict[str, Any]) -> str:
     return f"| {figure['work']} | {contender} | {figure['median']:,.{digits}f} {unit} | {spread} | {ratio} | {goal} |"
 
 
-def _chart(figures: list[dict[str, Any]]) -> None:
+def _pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
     matplotlib.rcParams["svg.hashsalt"] = "dbt-upsert-kafka"
+    return plt
+
+
+def _growth_chart(figures: list[dict[str, Any]]) -> None:
+    """Seconds over rows, seconds over the topic's length, and the driver's memory."""
+    drawing, axes = _pyplot().subplots(1, 3, figsize=(11, 3.4))
+    panels = {
+        "µs per row": "seconds of a run, by rows (millions)",
+        "s": "seconds of a run without changes,\nby records in the topic (millions)",
+        "MB": "driver's memory in MB, by rows (millions)",
+    }
+    for axis, (unit, title) in zip(axes, panels.items(), strict=True):
+        for work in dict.fromkeys(figure["work"] for figure in figures if figure["unit"] == unit):
+            points = [figure for figure in figures if figure["work"] == work]
+            rows = [int(re.sub(r"\D", "", figure["contender"])) for figure in points]
+            scale = [number / 1e6 if unit == "µs per row" else 1.0 for number in rows]
+            axis.plot([n / 1e6 for n in rows], [f["median"] * s for f, s in zip(points, scale, strict=True)], "o-", label=work)
+        axis.set_title(title, loc="left", fontsize=9)
+        axis.set_ylim(bottom=0)
+        axis.tick_params(labelsize=8)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(fontsize=7, frameon=False)
+    drawing.tight_layout()
+    drawing.savefig(FOLDER / "growth.svg", metadata={"Date": None})
+
+
+def _chart(figures: list[dict[str, Any]]) -> None:
+    plt = _pyplot()
     most = max(figures, key=lambda figure: _rows(figure["work"]))["work"].split(", ", 1)[1]
     shown = [figure for figure in figures if figure["work"].endswith(most)]
     works = list(dict.fromkeys(figure["work"] for figure in shown))

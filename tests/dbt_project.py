@@ -155,8 +155,8 @@ class Project:
             output.append(line)
         raise AssertionError(f"dbt ended with {self._many.wait()}:\n{''.join(output)}")
 
-    def succeed(self, *arguments: str) -> Outcome:
+    def succeed(self, *arguments: str, timeout: float = 600) -> Outcome:
         """Run a dbt command that must succeed."""
-        outcome = self.run(*arguments)
+        outcome = self.run(*arguments, timeout=timeout)
         assert outcome.exit_code == 0, outcome.output
         return outcome

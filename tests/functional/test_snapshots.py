@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kafka import KafkaAdminClient
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import publish, snapshots, topics
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
@@ -92,11 +95,72 @@ def test_a_snapshot_with_an_addition_and_the_facts_of_before_does_not_count(
     assert loaded(table) is not None
 
 
-def test_an_unchanged_run_reads_nothing_of_the_topic(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on, whoever looks at a record fails."""
+
+    def failing(found: DataFrame, layout: Any) -> DataFrame:
+        return found.withColumn("key", F.expr("raise_error('read')").cast("binary"))
+
+    return lambda: monkeypatch.setattr(publish.change_events, "live", failing)
+
+
+def test_a_run_after_a_snapshot_reads_nothing_of_the_topic(table: Table, unreadable: Callable[[], None]) -> None:
     table.publish([ANN, BOB])
-    # Whoever looks at a record fails.
-    monkeypatch.setattr(publish.change_events, "live", lambda found, layout: found.selectExpr("*", "raise_error('read') AS x"))
-    assert table.publish([BOB, ANN]).unchanged == 2
+    unreadable()
+    assert str(table.publish([BOB, ANN])) == "+0 ~0 -0 =2"
+    assert str(table.publish([(1, "anna"), CEM])) == "+1 ~1 -1 =0"
+    assert str(table.publish([(1, "anna"), CEM], full_refresh=True)) == "+0 ~2 -0 =0"
+    assert str(table.publish([(1, "anna"), CEM])) == "+0 ~0 -0 =2"
+    assert table.latest() == {json_key(row[0]): json_value(row) for row in ((1, "anna"), CEM)}
+
+
+def test_a_snapshot_of_keys_that_lie_anywhere_tells_only_that_nothing_changed(
+    table: Table, unreadable: Callable[[], None]
+) -> None:
+    table.options["sink_partitioner"] = "round-robin"
+    rows = [(i, f"name {i}") for i in range(10)]
+    table.publish(rows)
+    before = {record.key: record.partition for record in table.records()}
+    assert str(table.publish([(i, f"other {i}") for i in range(10)])) == "+0 ~10 -0 =0"
+    assert {record.key: record.partition for record in table.records()} == before
+    unreadable()
+    assert str(table.publish([(i, f"other {i}") for i in range(10)])) == "+0 ~0 -0 =10"
+    with pytest.raises(PySparkException, match="read"):
+        table.publish(rows)
+
+
+def test_a_partitioner_of_its_own_does_not_move_keys_of_a_snapshot_by_the_default(table: Table) -> None:
+    rows = [(i, f"name {i}") for i in range(10)]
+    table.publish(rows)
+    before = {record.key: record.partition for record in table.records()}
+    assert table.publish([(i, f"other {i}") for i in range(10)], sink_partitioner="round-robin").updated == 10
+    assert {record.key: record.partition for record in table.records()} == before
+
+
+def test_a_key_that_comes_back_stays_where_it_was_after_partitions_were_added(table: Table) -> None:
+    rows = [(i, f"name {i}") for i in range(12)]
+    table.publish(rows)
+    before = {record.key: record.partition for record in table.records()}
+    admin = KafkaAdminClient(bootstrap_servers=table.broker)
+    admin.create_partitions({table.topic: 7})
+    admin.close()
+    assert table.publish(rows).unchanged == 12
+    assert table.publish(rows[6:]).deleted == 6
+    assert table.publish(rows).inserted == 6
+    assert table.publish([(i, f"other {i}") for i in range(12)]).updated == 12
+    assert {record.key: record.partition for record in table.records()} == before
+
+
+def test_rows_that_must_go_are_looked_at_with_a_snapshot_too(table: Table) -> None:
+    table.options["delete_when"] = "name = 'gone'"
+    assert str(table.publish([ANN, BOB, (3, "gone")])) == "+2 ~0 -0 =0"
+    assert str(table.publish([ANN, BOB, (3, "gone")])) == "+0 ~0 -0 =2"
+    assert str(table.publish([ANN, (2, "gone"), (3, "gone")])) == "+0 ~0 -1 =1"
+    assert str(table.publish([ANN, (2, "gone"), (3, "gone"), (4, "gone")])) == "+0 ~0 -0 =1"
+    with pytest.raises(publish.GuardError, match="2 rows share"):
+        table.publish([ANN, (2, "gone"), (3, "gone"), (1, "gone")])
+    assert table.latest() == {json_key(1): json_value(ANN)}
 
 
 def test_what_another_writer_did_is_repaired(table: Table) -> None:
