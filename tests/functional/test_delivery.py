@@ -42,6 +42,18 @@ def test_a_run_tells_how_it_delivered(table: Table, guarantee: str) -> None:
         assert told.offsets is not None and sum(last - first + 1 for first, last in told.offsets.values()) == 20
 
 
+def test_a_transaction_of_many_batches_is_written_once(table: Table) -> None:
+    """A first batch that waits for its partition's leader must not be overtaken: the write would be aborted and repeated."""
+    # Three batches in each of four partitions by each of two tasks: the first of a partition wait while those of another go on.
+    rows, table.partitions = 560, 4
+    table.publish(
+        f"SELECT CAST(id AS INT) AS id, repeat('x', 100) AS name FROM range({rows})",
+        sink_delivery_guarantee="exactly-once",
+        properties={"batch.size": "4096", "compression.type": "none"},
+    )
+    assert sum(table.end().values()) == rows + table.partitions, "a marker in each"
+
+
 def test_transactional_id_begins_as_asked(table: Table) -> None:
     told = table.publish([(1, "a")], sink_delivery_guarantee="exactly-once", sink_transactional_id_prefix="mine")
     assert told.transactional_id == f"mine.{table.topic}"

@@ -44,9 +44,10 @@ class Client:
     Args:
         arguments: kafka-python's client arguments.
         patience: seconds after which a request that keeps failing for a passing reason has failed.
+        topic: that will be written to; its leaders are asked for with the first question.
     """
 
-    def __init__(self, arguments: Mapping[str, Any], patience: float) -> None:
+    def __init__(self, arguments: Mapping[str, Any], patience: float, topic: str | None = None) -> None:
         # In a worker, too, what goes wrong is told once, by the error.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         # The number of requests on their way is limited by partition, not by connection.
@@ -55,6 +56,8 @@ class Client:
         self.net = NetworkSelector(**settings)
         self.manager = KafkaConnectionManager(self.net, **settings)
         self.manager.cluster.config["allow_auto_create_topics"] = False
+        if topic is not None:
+            self.manager.cluster.add_topic(topic)
         self._coordinators: dict[str, Any] = {}
         try:
             self.manager.bootstrap(timeout_ms=min(patience, BOOTSTRAP_SECONDS) * 1000)
@@ -211,6 +214,8 @@ class Lane:
     partition: int
     retry: Retry
     next_sequence: int = 0
+    has_begun: bool = False
+    """Whether the partition has the first batch."""
     records: int = 0
     size: int = 0
     first_offset: int | None = None
@@ -226,7 +231,6 @@ class Writer:
         self._identity = identity
         self._topic = topic
         self._lanes: dict[int, Lane] = {}
-        client.manager.cluster.add_topic(topic)
 
     @property
     def lanes(self) -> list[Lane]:
@@ -245,7 +249,8 @@ class Writer:
     def write(self, partition: int, records: int, payload: bytes) -> None:
         """Send a batch; waits only while too many of its partition are on their way."""
         lane = self._lanes[partition]
-        while len(lane.unanswered) >= IN_FLIGHT:
+        # A broker takes whatever comes first of a producer for its beginning: nothing may overtake the first batch.
+        while len(lane.unanswered) >= (IN_FLIGHT if lane.has_begun else 1):
             self._settle(lane)
         batch = Batch(lane.next_sequence, records, payload)
         # Sequence numbers start again at zero after the largest.
@@ -277,7 +282,7 @@ class Writer:
                 self._send(lane, batch)
 
     def _done(self, lane: Lane, batch: Batch) -> None:
-        lane.retry = Retry(self._client)
+        lane.retry, lane.has_begun = Retry(self._client), True
         if batch.offset is not None:
             lane.last_offset = batch.offset + batch.records - 1
             lane.first_offset = batch.offset if lane.first_offset is None else lane.first_offset

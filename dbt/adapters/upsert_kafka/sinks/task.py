@@ -83,7 +83,7 @@ def writer(assignment: Assignment) -> Function:
         first = next(filled, None)
         if first is None:
             return
-        with Client(assignment.arguments, assignment.patience) as client:
+        with Client(assignment.arguments, assignment.patience, assignment.topic) as client:
             out = Writer(client, assignment.identity, assignment.topic)
             _write(out, first, assignment.identity)
             for batch in filled:

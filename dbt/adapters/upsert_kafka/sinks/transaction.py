@@ -48,6 +48,9 @@ AGAIN = re.compile(
 )
 FENCED = re.compile("ProducerFenced|InvalidProducerEpoch|InvalidProducerIdMapping|InvalidTxnState")
 
+_salts: dict[int, list[int]] = {}
+"""By the number of tasks: for each task a number that Spark's hash sends there."""
+
 NOTHING_VISIBLE = "Nothing of this run is visible to read_committed readers; the next run writes it."
 NOT_ABORTED = (
     "Nothing of this run will be visible to read_committed readers, but its transaction could not be aborted now: "
@@ -267,11 +270,12 @@ def _slots(spark: SparkSession) -> int:
 
 def _owner(spark: SparkSession, tasks: int) -> Column:
     """A column that sends partition p to task p modulo `tasks`; the hash of p alone would leave some tasks without any."""
-    candidates = max(64, 32 * tasks)
-    slots = spark.sql(f"SELECT transform(sequence(0, {candidates}), x -> pmod(hash(x), {tasks})) AS slots").first()
-    assert slots is not None
-    salts = [slots.slots.index(slot) for slot in range(tasks)]
-    return F.element_at(F.array(*map(F.lit, salts)), F.col("partition") % tasks + 1)
+    if tasks not in _salts:
+        candidates = max(64, 32 * tasks)
+        found = spark.sql(f"SELECT transform(sequence(0, {candidates}), x -> pmod(hash(x), {tasks})) AS slots").first()
+        assert found is not None
+        _salts[tasks] = [found.slots.index(slot) for slot in range(tasks)]
+    return F.element_at(F.array(*map(F.lit, _salts[tasks])), F.col("partition") % tasks + 1)
 
 
 def _property(target: Target, name: str) -> str:
