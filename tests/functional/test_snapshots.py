@@ -95,6 +95,20 @@ def test_a_snapshot_with_an_addition_and_the_facts_of_before_does_not_count(
     assert loaded(table) is not None
 
 
+def test_a_snapshot_that_was_not_finished_is_made_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(snapshots.views, "remember", killed)
+        patched.setattr(publish, "_end", lambda *_: None)
+        table.publish([ANN, BOB])
+    assert loaded(table) is None
+    assert str(table.publish([ANN, CEM])) == "+1 ~0 -1 =1"
+    assert (found := loaded(table)) is not None and found.keys == 2
+    assert str(table.publish([ANN, BOB])) == "+1 ~0 -1 =1"
+
+
 @pytest.fixture
 def unreadable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, whoever looks at a record fails."""
@@ -196,7 +210,11 @@ def test_duplicate_and_null_keys_are_refused_as_without(table: Table) -> None:
         table.publish([ANN, BOB, (2, "b")])
     with pytest.raises(publish.GuardError, match="1 rows have NULL"):
         table.publish([ANN, BOB, (None, "n")])
-    assert table.publish([ANN, BOB, (None, "n")], on_null_key="drop").dropped == 1
+    nulls = [(None, "n"), (None, "m")]
+    assert table.publish([ANN, BOB, *nulls], on_null_key="drop").dropped == 2
+    table.write_by_hand((b"unknown", None, 0))
+    for _ in range(2):
+        assert table.publish([ANN, BOB, *nulls], on_null_key="drop").dropped == 2
 
 
 def test_rows_of_which_only_the_latest_was_published_leave_no_snapshot(table: Table) -> None:

@@ -132,7 +132,7 @@ class Changes:
             return new.select(KEY, PARTITION, F.expr(VALUE_HASH).alias(HASH), F.lit(1).alias(KEYS))
         live = F.col(KIND).isin(INSERT, UPDATE, REPUBLISH, UNCHANGED)
         keys = F.when(live, 1).otherwise(0).alias(KEYS)
-        return self.everything.select(KEY, PARTITION, F.when(live, F.col(ROW_HASH)).alias(HASH), keys)
+        return self.everything.where(F.col(KIND) != NULL).select(KEY, PARTITION, F.when(live, F.col(ROW_HASH)).alias(HASH), keys)
 
     def log(self) -> DataFrame:
         """What this changes, as an addition to a snapshot's log: the value that a key loses, and the one that it gets."""

@@ -148,7 +148,8 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
             topic = topics.describe(admin, request.topic)
         if topic is not None:
             _warn(request.model, topics.differences(topic, request.wanted))
-        policy = _policy(request, _old_keys_are_foreign(spark, layout, topic, request))
+        before = views.state(spark, request.relation)
+        policy = _policy(request, _old_keys_are_foreign(before, layout, topic, request))
         nulls = contracts.NullCount(request.not_null)
         change, part = _compare(spark, nulls.watch(rows), layout, topic, policy, request)
         warnings = guards.check(request.model, change, layout, request.options, nulls.reasons())
@@ -169,7 +170,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     delivery = None
     if change.to_write:
         delivery = deliver(_records(spark, change, layout, topic, request), partitioner, topic, request, change.messages)
-    expose(spark, layout, request, made, topic, delivery, change.keys_after)
+    expose(spark, layout, request, made, topic, delivery, change.keys_after, before)
     _remember(spark, change, part, topic, delivery, request)
     return _publication("", request.topic, change, delivery)
 
@@ -237,11 +238,11 @@ def checked_layout(rows: DataFrame, model: str, options: ModelOptions, topic: st
     return layout
 
 
-def _old_keys_are_foreign(spark: SparkSession, layout: Records, topic: Topic | None, request: Request) -> bool:
+def _old_keys_are_foreign(before: Mapping[str, str], layout: Records, topic: Topic | None, request: Request) -> bool:
     if request.existing is None or topic is None:
         return False
-    before = views.state(spark, request.relation).get(views.KEY_LAYOUT)
-    return schema_changes.check_key(request.model, before, layout.key_layout(), not topic.is_empty, request.full_refresh)
+    keys = before.get(views.KEY_LAYOUT)
+    return schema_changes.check_key(request.model, keys, layout.key_layout(), not topic.is_empty, request.full_refresh)
 
 
 def _policy(request: Request, old_keys_are_foreign: bool) -> Policy:
@@ -337,10 +338,12 @@ def expose(
     topic: Topic | None = None,
     delivery: Delivery | None = None,
     keys: int | None = None,
+    before: Mapping[str, str] | None = None,
 ) -> None:
     """Show the topic as the relation.
 
     Args:
+        before: the relation's state, if it is known.
         keys: how many live keys the topic has now, if that is known.
     """
     published = request.mode == "publish"
@@ -358,6 +361,7 @@ def expose(
         owner,
         end=_end(topic, delivery) if topic and delivery else None,
         keys=keys,
+        before=before,
     )
     if former is not None:
         logger.warning(

@@ -33,7 +33,7 @@ MOST_BUCKETS = 1_000_000
 MOST_ADDITIONS = 50
 """Then a snapshot is made anew: each addition is one more file to open."""
 KEYS = "keys"
-COLUMNS = (KEY, PARTITION, HASH, KEYS)
+COLUMNS = f"{KEY} BINARY, {PARTITION} INT, {HASH} BIGINT, {KEYS} INT"
 """Of a log: `keys` is 1 for a value that a key got, -1 for one that it lost, 0 for a key of which only a tombstone is left.
 `partition` is null where Kafka's default partitioner puts the key."""
 # Hashes and unique keys repeat themselves nowhere.
@@ -185,7 +185,12 @@ def save(
     facts = {**_facts(topic, keys, rows, 0), PLACED: str(is_placed)}
     try:
         drop(spark, relation)
-        views.store(spark, relation.snapshot_table, log if is_placed else log.limit(0), facts, STORED_AS)
+        # Made before it is filled: files of a table that the catalog does not know would be in the way of every later one.
+        how = ", ".join(f"'{option}' '{value}'" for option, value in STORED_AS.items())
+        spark.sql(f"CREATE TABLE {views.name(relation.snapshot_table)} ({COLUMNS}) USING parquet OPTIONS ({how})")
+        if is_placed:
+            log.write.insertInto(views.name(relation.snapshot_table))
+        views.remember(spark, relation.snapshot_table, facts)
     except SPARK_ERRORS as error:
         # The topic is right all the same, and the next run compares everything.
         logger.debug(f"No snapshot of topic '{topic.name}': {error}")

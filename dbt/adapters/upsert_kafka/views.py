@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
@@ -80,10 +80,12 @@ def expose(
     owner: Ownership | None = None,
     end: Mapping[int, int] | None = None,
     keys: int | None = None,
+    before: Mapping[str, str] | None = None,
 ) -> str | None:
     """Show all that the topic holds as `query` says.
 
     Args:
+        before: the relation's `state`, if somebody has asked already.
         published: whether a run has published; --empty makes a view too.
         end: where each partition ends after what this run wrote, None if it wrote nothing.
         keys: how many live keys that leaves, if known.
@@ -92,7 +94,7 @@ def expose(
         The topic that the relation showed before, if that was another one.
     """
     owner = owner or Ownership()
-    before = state(spark, relation)
+    before = state(spark, relation) if before is None else before
     was_published = existing is not None and existing.is_view and before.get(PUBLISHED) == "True"
     made = {*json.loads(before.get(MADE, "[]")), *([topic] if owner.made else [])}
     facts = {
@@ -189,19 +191,6 @@ def _listed(properties: Mapping[str, str]) -> str:
 def time_text(seconds: float) -> str:
     """A moment as people read it, in UTC."""
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def store(
-    spark: SparkSession, table: UpsertKafkaRelation, rows: DataFrame, facts: Mapping[str, str], options: Mapping[str, str]
-) -> None:
-    """Keep rows in a new table of the warehouse, with facts about them.
-
-    Args:
-        options: of Parquet.
-    """
-    how = ", ".join(f"{quote_literal(option)} {quote_literal(value)}" for option, value in options.items())
-    create = f"CREATE TABLE {name(table)} USING parquet OPTIONS ({how}) TBLPROPERTIES ({_listed(facts)}) AS SELECT * FROM "
-    spark.sql(create.replace("{", "{{").replace("}", "}}") + "{rows}", rows=rows)
 
 
 def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:
