@@ -17,7 +17,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.java import fetch_jars
-from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, OF_A_SESSION, kafka_jars, local_settings
+from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, OF_A_DRIVER, OF_A_SESSION, kafka_jars, local_settings
 
 _warehouse = tempfile.TemporaryDirectory(prefix="upsert-kafka-bench-warehouse-")
 
@@ -83,7 +83,7 @@ def session(master: str = "local[2]", **settings: str) -> SparkSession:
         "spark.sql.warehouse.dir": _warehouse.name,
         "spark.log.level": "OFF",
     }
-    for name, value in {**defaults, **local_settings(), **OF_A_SESSION, **settings}.items():
+    for name, value in {**defaults, **local_settings(), **OF_A_SESSION, **OF_A_DRIVER, **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

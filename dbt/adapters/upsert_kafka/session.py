@@ -55,6 +55,8 @@ OF_A_SESSION = {
     "spark.sql.variable.substitute": "false",
     # A cast that fails must fail: a NULL instead would reach the topic, or delete a key.
     "spark.sql.ansi.enabled": "true",
+}
+OF_A_DRIVER = {
     # Else every step of a query asks Python's stack where it stands, which takes longer than the step.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -227,6 +229,7 @@ def _settings(credentials: UpsertKafkaCredentials, version: str) -> dict[str, An
         "spark.sql.catalogImplementation": "hive",
         **(local_settings() if _on_this_machine(credentials) else {}),
         **OF_A_SESSION,
+        **OF_A_DRIVER,
         **(DELTA_SETTINGS if delta else {}),
         JVM_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
     }
