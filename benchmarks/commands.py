@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +73,7 @@ def _many_models(folder: Path, servers: str) -> list[Figure]:
     project = _project(folder, servers, "upsert_kafka", MANY)
     found = []
     for work in ("first load", "unchanged"):
-        start = time.perf_counter()
-        project.succeed("run", "--threads", "4", timeout=1800)
-        seconds = time.perf_counter() - start
+        seconds = timed(project.succeed, "run", "--threads", "4", timeout=1800)
         say(f"  {MANY} models, {work}: {seconds:6.1f} s")
         found.append(Figure(f"{MANY} tiny models, 4 threads, {work}", OURS, [seconds / MANY], "s per model, start included"))
     return found

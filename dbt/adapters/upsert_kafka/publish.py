@@ -266,9 +266,8 @@ def _compare(
     if topic is None or topic.is_empty:
         change = changes.compare(encoded, None, layout, policy, is_watched=bool(request.not_null))
         return change if plain else replace(change, digest=None), None
-    found = change_events.live(scan.read(spark, request.kafka, topic), layout)
     if not (plain and snapshots.is_worth_it(topic)):
-        return _compare_with(found, encoded, layout, topic, policy, request), None
+        return _compare_with_topic(spark, encoded, layout, topic, policy, request), None
     held = hold(encoded) if request.not_null else keep(encoded)
     digest = snapshots.digest(held)
     snapshot = snapshots.load(spark, request.relation, topic, request.places_by_default)
@@ -284,12 +283,12 @@ def _compare(
     if snapshot is not None and (latest := snapshot.latest()) is not None:
         change = changes.compare(held, latest, layout, policy, keeps_everything=True)
     else:
-        change = _compare_with(found, held, layout, topic, policy, request, keeps_everything=True)
+        change = _compare_with_topic(spark, held, layout, topic, policy, request, keeps_everything=True)
     return replace(change, digest=digest), None
 
 
-def _compare_with(
-    found: DataFrame,
+def _compare_with_topic(
+    spark: SparkSession,
     encoded: DataFrame,
     layout: Records,
     topic: Topic,
@@ -297,6 +296,7 @@ def _compare_with(
     request: Request,
     keeps_everything: bool = False,
 ) -> Changes:
+    found = change_events.live(scan.read(spark, request.kafka, topic), layout)
     change = changes.compare(encoded, scan.latest(found, split_keys=False), layout, policy, keeps_everything)
     if change.split_keys:
         logger.warning(
