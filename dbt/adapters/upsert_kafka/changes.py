@@ -12,13 +12,24 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.held import hold, keep
-from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, PARTITION, SEQUENCE, VALUE, Records, extras, size
-from dbt.adapters.upsert_kafka.scan import HASH, VALUE_HASH
-from dbt.adapters.upsert_kafka.snapshots import KEYS, Digest, digest_columns
+from dbt.adapters.upsert_kafka.records import (
+    DOOMED,
+    KEY,
+    KEY_HASH,
+    NULL_KEY,
+    PARTITION,
+    ROW_HASH,
+    SEQUENCE,
+    SIZE,
+    VALUE,
+    Records,
+    extras,
+)
+from dbt.adapters.upsert_kafka.scan import HASH
+from dbt.adapters.upsert_kafka.snapshots import CHECKSUM, KEYS, Digest, digest_columns
 from dbt.adapters.upsert_kafka.tally import Tally
 
 KIND = "kind"
-ROW_HASH = "row_hash"
 KEY_GROUPS = 120
 """In which duplicate keys are looked for: Spark aggregates arrays of more groups by sorting."""
 INSERT, UPDATE, DELETE = WRITTEN = ("insert", "update", "delete")
@@ -36,6 +47,7 @@ VANISHED = "vanished"
 KINDS = (*WRITTEN, REPUBLISH, UNCHANGED, DUPLICATE, NULL, CONFLICT, FOREIGN, KEPT)
 # Quiet kinds need no examples, so that they need not be kept.
 QUIET = (UNCHANGED, KEPT, GONE)
+LOUD = tuple(kind for kind in KINDS if kind not in QUIET)
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,11 @@ class Policy:
     def deletes(self) -> bool:
         return self.writes_nulls and not self.only_new_keys
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the topic holds the rows and nothing else once every difference is written."""
+        return self.deletes and self.deletes_missing
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -84,12 +101,6 @@ class Changes:
     def __getitem__(self, kind: str) -> int:
         return self.counts[kind]
 
-    def among(self, live_keys: int) -> Changes:
-        """The change of a whole table, if this is that of a part and all other live keys of the topic are as their rows are."""
-        others = live_keys - self.live_keys
-        counts = {**self.counts, UNCHANGED: self.counts[UNCHANGED] + others}
-        return replace(self, counts=counts, rows=self.rows + others, live_keys=live_keys)
-
     @property
     def keys_after(self) -> int:
         """How many live keys the topic has once this is written."""
@@ -98,8 +109,7 @@ class Changes:
     @property
     def is_all(self) -> bool:
         """Whether the topic holds exactly the rows once this is written."""
-        complete = self.policy.deletes and self.policy.deletes_missing
-        return complete and not (self.split_keys or self[FOREIGN] or self[KEPT] or self[CONFLICT])
+        return self.policy.is_complete and not (self.split_keys or self[FOREIGN] or self[KEPT] or self[CONFLICT])
 
     @property
     def to_write(self) -> int:
@@ -129,7 +139,7 @@ class Changes:
         """Every key that the topic has once this is written, as a snapshot's log; of a first load or with `everything`."""
         if self.everything is None:
             new = self.frame.where(F.col(KIND) == INSERT)
-            return new.select(KEY, PARTITION, F.expr(VALUE_HASH).alias(HASH), F.lit(1).alias(KEYS))
+            return new.select(KEY, PARTITION, F.col(ROW_HASH).alias(HASH), F.lit(1).alias(KEYS))
         live = F.col(KIND).isin(INSERT, UPDATE, REPUBLISH, UNCHANGED)
         keys = F.when(live, 1).otherwise(0).alias(KEYS)
         return self.everything.where(F.col(KIND) != NULL).select(KEY, PARTITION, F.when(live, F.col(ROW_HASH)).alias(HASH), keys)
@@ -138,7 +148,7 @@ class Changes:
         """What this changes, as an addition to a snapshot's log: the value that a key loses, and the one that it gets."""
         written = self.frame.where(F.col(KIND).isin(*WRITTEN))
         old = F.struct(HASH, F.lit(-1).alias(KEYS))
-        new = F.struct(F.expr(VALUE_HASH).alias(HASH), F.lit(1).alias(KEYS))
+        new = F.struct(F.col(ROW_HASH).alias(HASH), F.lit(1).alias(KEYS))
         steps = F.when(F.col(KIND) == INSERT, F.array(new)).when(F.col(KIND) == DELETE, F.array(old)).otherwise(F.array(old, new))
         return written.select(KEY, PARTITION, F.explode(steps).alias("step")).select(KEY, PARTITION, "step.*")
 
@@ -169,37 +179,50 @@ def compare(
     """
     if latest is None and not policy.takes_latest:
         return _first_load(hold(encoded) if is_watched else keep(encoded), policy)
-    rows = _one_per_key(encoded, policy).withColumn(ROW_HASH, F.expr(VALUE_HASH))
-    if latest is None:
-        joined = rows.withColumns(
-            {
-                PARTITION: F.lit(None).cast("int"),
-                "live": F.lit(False),
-                "split": F.lit(False),
-                HASH: F.lit(None).cast("long"),
-            }
-        )
-    else:
-        joined = rows.join(latest, KEY, "full_outer")
-    compared = joined.withColumn(KIND, _kind(policy))
     seen = Tally()
-    counts = [F.count_if(F.col(KIND) == kind).alias(kind) for kind in (*KINDS, VANISHED)]
     totals = {"rows": "copies IS NOT NULL", "live_keys": "live", "split_keys": "split"}
     sums = [F.count_if(F.expr(e)).alias(name) for name, e in totals.items()]
-    watched = seen.of(compared, *counts, *sums, _largest().alias("largest"))
-    is_quiet = F.col(KIND).isin(*QUIET)
+    watched = seen.of(_joined(encoded, latest, policy), *_counts(*KINDS, VANISHED), *sums, _largest())
     everything = None
     if keeps_everything:
-        of_quiet = {name: F.when(~is_quiet, F.col(name)) for name in (VALUE, *extras(watched))}
-        everything = _held(watched.withColumns(of_quiet), ROW_HASH)
-        frame = everything.where(~is_quiet)
+        of_quiet = {name: F.when(~_is_quiet(), F.col(name)) for name in (VALUE, *extras(watched))}
+        everything = _held(watched.withColumns(of_quiet))
+        frame = everything.where(~_is_quiet())
     else:
-        frame = _held(watched.where(~is_quiet))
+        frame = _held(watched.where(~_is_quiet()))
     found = seen.found
     by_kind = {kind: found[kind] for kind in KINDS}
     rows_and_keys = found["rows"], found["live_keys"], found["split_keys"]
     change = Changes(frame, by_kind, *rows_and_keys, found["largest"] or 0, policy, everything=everything)
     return _without_foreign(change, found[VANISHED], records) if found[VANISHED] else change
+
+
+def compare_part(encoded: DataFrame, latest: DataFrame, records: Records, policy: Policy, rows: int, live_keys: int) -> Changes:
+    """The same of a part of the rows and of the topic, if all other keys are as their rows are and the policy is complete.
+
+    Most keys of such a part stay as they are too. They need not be counted, because the numbers of the whole table are known.
+
+    Args:
+        rows: how many the whole table has.
+        live_keys: how many the whole topic has.
+    """
+    seen = Tally()
+    different = _joined(encoded, latest, policy).where(~_is_quiet())
+    frame = _held(seen.of(different, *_counts(*LOUD, VANISHED), _largest()))
+    found = seen.found
+    gone = found[DELETE] + found[VANISHED]
+    by_kind = {kind: found[kind] for kind in LOUD} | {UNCHANGED: live_keys - found[UPDATE] - gone, KEPT: 0}
+    change = Changes(frame, by_kind, rows, live_keys, 0, found["largest"] or 0, policy)
+    return _without_foreign(change, found[VANISHED], records) if found[VANISHED] else change
+
+
+def _joined(encoded: DataFrame, latest: DataFrame | None, policy: Policy) -> DataFrame:
+    """Each key's row and last record in the topic, and what is to be done with it."""
+    rows = _one_per_key(encoded, policy)
+    if latest is not None:
+        return rows.join(latest, KEY, "full_outer").withColumn(KIND, _kind(policy))
+    nothing = {PARTITION: F.lit(None).cast("int"), "live": F.lit(False), "split": F.lit(False), HASH: F.lit(None).cast("long")}
+    return rows.withColumns(nothing).withColumn(KIND, _kind(policy))
 
 
 def _without_foreign(change: Changes, vanished: int, records: Records) -> Changes:
@@ -208,27 +231,26 @@ def _without_foreign(change: Changes, vanished: int, records: Records) -> Change
     marked = records.mark_foreign(change.frame, is_vanished)
     kind = F.when(is_vanished, F.when(F.col(FOREIGN), FOREIGN).otherwise(DELETE)).otherwise(F.col(KIND))
     seen = Tally()
-    foreign = F.count_if(F.col(KIND) == FOREIGN).alias(FOREIGN)
-    frame = _held(seen.of(marked.withColumn(KIND, kind), foreign, _largest().alias("largest")))
-    found = seen.found
-    counts = {**change.counts, FOREIGN: found[FOREIGN], DELETE: change[DELETE] + vanished - found[FOREIGN]}
-    return replace(change, frame=frame, counts=counts, largest=found["largest"] or 0)
+    frame = _held(seen.of(marked.withColumn(KIND, kind), *_counts(FOREIGN)))
+    foreign = seen.found[FOREIGN]
+    counts = {**change.counts, FOREIGN: foreign, DELETE: change[DELETE] + vanished - foreign}
+    return replace(change, frame=frame, counts=counts)
 
 
 def _first_load(held: DataFrame, policy: Policy) -> Changes:
     """The change of a topic without records: every row is new, and rows need not travel to find that their keys are unique."""
     kind = F.when(F.col(NULL_KEY), NULL).when(F.col(DOOMED), GONE).otherwise(INSERT)
     frame = held.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
-    is_key, hashed = ~F.col(NULL_KEY), F.xxhash64(KEY)
     # Hashes travel as arrays, which costs a third of counting them one by one; keys are looked at if two have the same.
-    groups = frame.groupBy(F.pmod(hashed, F.lit(KEY_GROUPS))).agg(
+    is_new = ~(F.col(NULL_KEY) | F.col(DOOMED))
+    groups = frame.groupBy(F.pmod(KEY_HASH, F.lit(KEY_GROUPS))).agg(
         *digest_columns(),
-        F.count_if(F.col(KIND) == INSERT).alias(INSERT),
-        _largest().alias("largest"),
-        F.collect_list(F.when(is_key, hashed)).alias("hashes"),
+        F.count_if(is_new).alias(INSERT),
+        F.max(F.when(is_new, F.col(SIZE))).alias("largest"),
+        F.collect_list(F.when(~F.col(NULL_KEY), F.col(KEY_HASH))).alias("hashes"),
     )
     [found] = groups.agg(
-        *(F.coalesce(sum_, F.lit(0)) for sum_ in (F.sum("rows"), F.sum("nulls"), F.bit_xor("checksum"))),
+        *(F.coalesce(sum_, F.lit(0)) for sum_ in (F.sum("rows"), F.sum("nulls"), F.bit_xor(CHECKSUM))),
         F.sum(INSERT).alias(INSERT),
         F.max("largest").alias("largest"),
         F.max(F.size("hashes") > F.size(F.array_distinct("hashes"))).alias("repeats"),
@@ -244,12 +266,20 @@ def _first_load(held: DataFrame, policy: Policy) -> Changes:
 
 
 def _largest() -> Column:
-    return F.max(F.when(F.col(KIND).isin(*WRITTEN, REPUBLISH), size()))
+    return F.max(F.when(F.col(KIND).isin(INSERT, UPDATE, REPUBLISH), F.col(SIZE))).alias("largest")
 
 
-def _held(frame: DataFrame, *more: str) -> DataFrame:
+def _counts(*kinds: str) -> list[Column]:
+    return [F.count_if(F.col(KIND) == kind).alias(kind) for kind in kinds]
+
+
+def _is_quiet() -> Column:
+    return F.col(KIND).isin(*QUIET)
+
+
+def _held(frame: DataFrame) -> DataFrame:
     before = [HASH] if HASH in frame.columns else []
-    return hold(frame.select(KIND, KEY, VALUE, PARTITION, *extras(frame), *before, *more))
+    return hold(frame.select(KIND, KEY, VALUE, PARTITION, *extras(frame), *before, ROW_HASH))
 
 
 def _one_per_key(encoded: DataFrame, policy: Policy) -> DataFrame:

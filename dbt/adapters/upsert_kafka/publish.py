@@ -261,7 +261,7 @@ def _compare(
     spark: SparkSession, rows: DataFrame, layout: Records, topic: Topic | None, policy: Policy, request: Request
 ) -> tuple[Changes, Part | None]:
     """The change, and in what the rows differ from the last snapshot if that was of use."""
-    encoded = layout.encode(rows, request.options)
+    encoded = layout.encode_to_compare(rows, request.options)
     plain = not isinstance(layout.value_format, ChangelogFormat) and not policy.takes_latest
     if topic is None or topic.is_empty:
         change = changes.compare(encoded, None, layout, policy, is_watched=bool(request.not_null))
@@ -275,10 +275,10 @@ def _compare(
     if snapshot is not None and not policy.republishes:
         if snapshot.is_of(digest):
             return changes.none(held, digest.rows, snapshot.keys, policy), None
-        part = snapshot.differing(held)
+        part = snapshot.differing(held) if policy.is_complete else None
     if snapshot is not None and part is not None and part.can_be_added:
         some = part.of_rows(held, have_nulls=digest.nulls > 0)
-        change = changes.compare(some, part.latest(), layout, policy).among(snapshot.keys)
+        change = changes.compare_part(some, part.latest(), layout, policy, digest.rows, snapshot.keys)
         return replace(change, digest=digest if change.to_write else None), part
     if snapshot is not None and (latest := snapshot.latest()) is not None:
         change = changes.compare(held, latest, layout, policy, keeps_everything=True)

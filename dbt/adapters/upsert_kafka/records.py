@@ -22,6 +22,10 @@ from dbt.adapters.upsert_kafka.sql import quote_identifier
 
 KEY, VALUE, PARTITION, HEADERS, TIMESTAMP = "key", "value", "partition", "headers", "timestamp"
 NULL_KEY, DOOMED, SEQUENCE = "null_key", "doomed", "sequence"
+KEY_HASH, ROW_HASH, SIZE = "key_hash", "row_hash", "size"
+# 64 bits stand for a value's bytes, so that values need not travel. A change is missed if old and new value of one key have the
+# same: one of 10^19 changes.
+VALUE_HASH = f"xxhash64({VALUE})"
 
 
 # Older schemas that can be read, where the registry is, and what readers do say nothing of the bytes that are written.
@@ -72,6 +76,11 @@ class Records:
         if options.record_timestamp:
             columns[TIMESTAMP] = _timestamp(options.record_timestamp)
         return rows.select(*(column.alias(name) for name, column in columns.items()))
+
+    def encode_to_compare(self, rows: DataFrame, options: ModelOptions) -> DataFrame:
+        """The same with what is asked of the bytes later, each time from a copy of them: `key_hash`, `row_hash`, `size`."""
+        columns = {KEY_HASH: F.xxhash64(KEY), ROW_HASH: F.expr(VALUE_HASH), SIZE: size()}
+        return self.encode(rows, options).withColumns(columns)
 
     def mark_foreign(self, joined: DataFrame, candidates: Column) -> DataFrame:
         """Add `foreign`: whether a candidate's key bytes are none that this model's key format writes."""

@@ -11,12 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.records import VALUE_HASH
 from dbt.adapters.upsert_kafka.topics import Topic
 
 HASH = "hash"
-# 64 bits stand for a value's bytes, so that values need not travel. A change is missed if old and new value of one key have the
-# same: one of 10^19 changes.
-VALUE_HASH = "xxhash64(value)"
 
 
 def read(spark: SparkSession, kafka: KafkaSettings, topic: Topic) -> DataFrame:

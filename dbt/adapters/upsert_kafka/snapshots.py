@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import views
 from dbt.adapters.upsert_kafka.held import hold
-from dbt.adapters.upsert_kafka.records import DOOMED, KEY, NULL_KEY, PARTITION, VALUE
+from dbt.adapters.upsert_kafka.records import DOOMED, KEY, KEY_HASH, NULL_KEY, PARTITION, ROW_HASH
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.scan import HASH, VALUE_HASH
+from dbt.adapters.upsert_kafka.scan import HASH
 from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.tally import Tally
 from dbt.adapters.upsert_kafka.topics import Topic
@@ -54,7 +54,7 @@ class Digest(NamedTuple):
 
 def digest_columns() -> list[Column]:
     """Aggregates over encoded rows that make a digest."""
-    checksum = F.bit_xor(F.when(~F.col(NULL_KEY), F.xxhash64(KEY, VALUE, DOOMED)))
+    checksum = F.bit_xor(F.when(~F.col(NULL_KEY), F.xxhash64(KEY_HASH, ROW_HASH, DOOMED)))
     return [
         F.count(F.lit(1)).alias("rows"),
         F.count_if(F.col(NULL_KEY)).alias("nulls"),
@@ -102,12 +102,13 @@ class Snapshot:
             return None
         buckets = self.keys // KEYS_PER_BUCKET + 1
         of_rows = rows.where(~F.col(NULL_KEY)).select(
-            _bucket(buckets),
+            _bucket(F.col(KEY_HASH), buckets),
             F.when(F.col(DOOMED), 0).otherwise(1).alias(KEYS),
             # A row that must go makes its bucket one to look at.
-            F.when(F.col(DOOMED), F.xxhash64(F.lit(DOOMED), KEY)).otherwise(F.xxhash64(KEY, F.expr(VALUE_HASH))),
+            F.when(F.col(DOOMED), F.xxhash64(F.lit(DOOMED), KEY_HASH)).otherwise(F.xxhash64(KEY_HASH, ROW_HASH)),
         )
-        known = self.log.where(f"{KEYS} <> 0").select(_bucket(buckets), -F.col(KEYS), F.xxhash64(KEY, HASH))
+        hashed = F.xxhash64(KEY)
+        known = self.log.where(f"{KEYS} <> 0").select(_bucket(hashed, buckets), -F.col(KEYS), F.xxhash64(hashed, HASH))
         both = of_rows.unionAll(known).toDF(BUCKET, KEYS, CHECKSUM).groupBy(BUCKET)
         # A checksum stands for few rows, so that 64 bits do not miss a change by chance.
         sums = both.agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
@@ -130,15 +131,15 @@ class Part:
     def of_rows(self, rows: DataFrame, have_nulls: bool) -> DataFrame:
         """The rows in these buckets, and those without a key."""
         if not have_nulls:
-            return self._in(rows)
-        return self._in(rows.where(~F.col(NULL_KEY))).unionAll(rows.where(NULL_KEY))
+            return self._of(rows, F.col(KEY_HASH))
+        return self._of(rows.where(~F.col(NULL_KEY)), F.col(KEY_HASH)).unionAll(rows.where(NULL_KEY))
 
     def latest(self) -> DataFrame:
         """The keys in these buckets, as `scan.latest` would find them."""
-        return self.snapshot.latest_of(self._in(self.log))
+        return self.snapshot.latest_of(self._of(self.log, F.xxhash64(KEY)))
 
-    def _in(self, frame: DataFrame) -> DataFrame:
-        return frame.withColumn(BUCKET, _bucket(self.buckets)).join(F.broadcast(self.frame), BUCKET, "left_semi").drop(BUCKET)
+    def _of(self, frame: DataFrame, key_hash: Column) -> DataFrame:
+        return frame.join(F.broadcast(self.frame), _bucket(key_hash, self.buckets) == F.col(BUCKET), "left_semi")
 
     @property
     def added(self) -> int:
@@ -216,8 +217,8 @@ def drop(spark: SparkSession, relation: UpsertKafkaRelation) -> None:
     spark.sql(f"DROP TABLE IF EXISTS {views.name(relation.snapshot_table)}")
 
 
-def _bucket(buckets: int) -> Column:
-    return F.pmod(F.xxhash64(KEY), F.lit(buckets)).alias(BUCKET)
+def _bucket(key_hash: Column, buckets: int) -> Column:
+    return F.pmod(key_hash, F.lit(buckets))
 
 
 def _fingerprint(topic: Topic) -> str:
