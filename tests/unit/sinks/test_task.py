@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pyarrow as pa
+import pytest
 from kafka.record.memory_records import MemoryRecords
 from pyspark import cloudpickle
 
@@ -27,6 +30,19 @@ for function in pickle.load(open(sys.argv[1], "rb")):
         print(type(error).__name__)
 print([name for name in sys.modules if name.startswith("dbt")])
 """
+
+
+def test_a_worker_lists_no_zips_before_its_next_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "modules.zip"
+    with ZipFile(archive, "w") as zipped:
+        for name in ("zipped_one", "zipped_two"):
+            zipped.writestr(f"{name}.py", "answer = 42")
+    monkeypatch.syspath_prepend(archive)
+    importlib.import_module("zipped_one")
+    assert str(archive) in sys.path_importer_cache
+    assert list(encoder(3, 1000, "lz4")([])) == []
+    assert str(archive) not in sys.path_importer_cache
+    assert importlib.import_module("zipped_two").answer == 42
 
 
 def test_workers_need_no_package_of_ours(tmp_path: Path) -> None:
