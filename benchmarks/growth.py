@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from benchmarks.measured import Figure, say, session, timed
 from benchmarks.publishing import AT_LEAST_ONCE, EXACTLY_ONCE, PARTITIONS, new_topic
 from benchmarks.tables import generate
+from dbt.adapters.upsert_kafka import snapshots
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from tests.services import Cluster
 from tests.tables import Table
 
@@ -22,6 +24,7 @@ ROWS = (100_000, 300_000, 1_000_000, 3_000_000)
 HUGE = 10_000_000
 LENGTHS = (1, 2, 4, 8)
 KEYS = 200_000
+READS_TOPIC = "unchanged, without a snapshot"
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
@@ -51,11 +54,14 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
                 while written < length:
                     model.publish(table.first, full_refresh=written > 0)
                     written += 1
-                seconds = timed(model.publish, table.first)
-                say(f"  {KEYS:,} keys, a topic of {length * KEYS:,} records: unchanged {seconds:6.2f} s")
-                found.append(
-                    Figure(f"unchanged, {KEYS:,} keys", f"a topic of {length * KEYS:,} records", [seconds], note=f"{length}x")
-                )
+                for work in ("unchanged", READS_TOPIC):
+                    if work == READS_TOPIC:
+                        snapshots.drop(spark, UpsertKafkaRelation.create(schema=model.schema, identifier="users"))
+                    seconds = timed(model.publish, table.first)
+                    say(f"  {KEYS:,} keys, a topic of {length * KEYS:,} records: {work} {seconds:6.2f} s")
+                    found.append(
+                        Figure(f"{work}, {KEYS:,} keys", f"a topic of {length * KEYS:,} records", [seconds], note=f"{length}x")
+                    )
         spark.stop()
     return found
 

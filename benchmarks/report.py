@@ -111,7 +111,8 @@ def _growth_chart(figures: list[dict[str, Any]]) -> None:
         axis.set_ylim(bottom=0)
         axis.tick_params(labelsize=8)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(fontsize=7, frameon=False)
+    for axis in axes[:2]:
+        axis.legend(fontsize=7, frameon=False)
     drawing.tight_layout()
     drawing.savefig(FOLDER / "growth.svg", metadata={"Date": None})
 
