@@ -197,6 +197,14 @@ def test_a_topic_made_again_is_filled_again(table: Table) -> None:
     assert table.publish([ANN, BOB, CEM]).inserted == 3
 
 
+@pytest.mark.parametrize("option", [{"missing_keys": "keep"}, {"sink_ignore_retraction": True}], ids=str)
+def test_a_model_that_keeps_missing_keys_from_now_on_deletes_nothing(table: Table, option: dict[str, Any]) -> None:
+    rows = [(i, f"name {i}") for i in range(40)]
+    table.publish(rows)
+    assert str(table.publish([(0, "zero"), rows[1], (40, "new")], **option)) == "+1 ~1 -0 =1"
+    assert table.latest() == {json_key(row[0]): json_value(row) for row in [(0, "zero"), *rows[1:], (40, "new")]}
+
+
 def test_a_topic_with_foreign_keys_has_no_snapshot(table: Table) -> None:
     table.publish([ANN, BOB])
     table.write_by_hand((b"not ours", b"{}", 0))

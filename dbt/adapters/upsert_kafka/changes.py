@@ -241,8 +241,8 @@ def _first_load(held: DataFrame, policy: Policy) -> Changes:
     """The change of a topic without records: every row is new, and rows need not travel to find that their keys are unique."""
     kind = F.when(F.col(NULL_KEY), NULL).when(F.col(DOOMED), GONE).otherwise(INSERT)
     frame = held.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
-    # Hashes travel as arrays, which costs a third of counting them one by one; keys are looked at if two have the same.
     is_new = ~(F.col(NULL_KEY) | F.col(DOOMED))
+    # Hashes travel as arrays, which costs a third of counting them one by one; keys are looked at if two have the same.
     groups = frame.groupBy(F.pmod(KEY_HASH, F.lit(KEY_GROUPS))).agg(
         *digest_columns(),
         F.count_if(is_new).alias(INSERT),
