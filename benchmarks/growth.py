@@ -16,7 +16,6 @@ from benchmarks.measured import Figure, say, session, timed
 from benchmarks.publishing import AT_LEAST_ONCE, EXACTLY_ONCE, PARTITIONS, new_topic
 from benchmarks.tables import generate
 from dbt.adapters.upsert_kafka import snapshots
-from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from tests.services import Cluster
 from tests.tables import Table
 
@@ -56,7 +55,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
                     written += 1
                 for work in ("unchanged", READS_TOPIC):
                     if work == READS_TOPIC:
-                        snapshots.drop(spark, UpsertKafkaRelation.create(schema=model.schema, identifier="users"))
+                        snapshots.drop(spark, model.relation)
                     seconds = timed(model.publish, table.first)
                     say(f"  {KEYS:,} keys, a topic of {length * KEYS:,} records: {work} {seconds:6.2f} s")
                     found.append(

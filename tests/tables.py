@@ -33,6 +33,7 @@ class Table:
     def __init__(self, spark: SparkSession, broker: str, topic: str, schema: str, partitions: int = 2) -> None:
         self.spark, self.broker, self.topic, self.schema = spark, broker, topic, schema
         self.partitions = partitions
+        self.relation = UpsertKafkaRelation.create(schema=schema, identifier="users", type=RelationType.View)
         self.options: dict[str, Any] = {"unique_key": "id"}
         self.published = False
         self.kafka: Mapping[str, str] = {}
@@ -47,7 +48,6 @@ class Table:
         request = {name: config.pop(name) for name in said if name in config}
         settings = {**self.options, **config}
         parsed = options.parse(self.materialization, "users", {"materialized": self.materialization, **settings})
-        relation = UpsertKafkaRelation.create(schema=self.schema, identifier="users", type=RelationType.View)
         run = append.append if parsed.appends else publish.publish
         publication = run(
             self.spark,
@@ -62,8 +62,8 @@ class Table:
                     compacted=self.materialization == "upsert_kafka",
                 ),
                 kafka=KafkaSettings(self.secured_at or self.broker, {**self.kafka, **parsed.properties}),
-                relation=relation,
-                existing=relation if self.published else None,
+                relation=self.relation,
+                existing=self.relation if self.published else None,
                 **request,
             ),
         )

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import publish, snapshots, topics
 from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
-from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from tests.functional.test_changes_model import STEPS, Step, live
 from tests.tables import Table, json_key, json_value
 
@@ -33,7 +32,7 @@ def loaded(table: Table) -> snapshots.Snapshot | None:
     with KafkaSettings(table.broker).admin() as admin:
         topic = topics.describe(admin, table.topic)
     assert topic is not None
-    return snapshots.load(table.spark, UpsertKafkaRelation.create(schema=table.schema, identifier="users"), topic, True)
+    return snapshots.load(table.spark, table.relation, topic, True)
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])

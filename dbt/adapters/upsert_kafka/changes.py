@@ -194,7 +194,7 @@ def compare(
     by_kind = {kind: found[kind] for kind in KINDS}
     rows_and_keys = found["rows"], found["live_keys"], found["split_keys"]
     change = Changes(frame, by_kind, *rows_and_keys, found["largest"] or 0, policy, everything=everything)
-    return _without_foreign(change, found[VANISHED], records) if found[VANISHED] else change
+    return _without_foreign(change, found[VANISHED], records)
 
 
 def compare_part(encoded: DataFrame, latest: DataFrame, records: Records, policy: Policy, rows: int, live_keys: int) -> Changes:
@@ -213,7 +213,7 @@ def compare_part(encoded: DataFrame, latest: DataFrame, records: Records, policy
     gone = found[DELETE] + found[VANISHED]
     by_kind = {kind: found[kind] for kind in LOUD} | {UNCHANGED: live_keys - found[UPDATE] - gone, KEPT: 0}
     change = Changes(frame, by_kind, rows, live_keys, 0, found["largest"] or 0, policy)
-    return _without_foreign(change, found[VANISHED], records) if found[VANISHED] else change
+    return _without_foreign(change, found[VANISHED], records)
 
 
 def _joined(encoded: DataFrame, latest: DataFrame | None, policy: Policy) -> DataFrame:
@@ -227,6 +227,8 @@ def _joined(encoded: DataFrame, latest: DataFrame | None, policy: Policy) -> Dat
 
 def _without_foreign(change: Changes, vanished: int, records: Records) -> Changes:
     """The same change with each vanished key either deleted or left alone, because it is not one of the model's."""
+    if not vanished:
+        return change
     is_vanished = F.col(KIND) == VANISHED
     marked = records.mark_foreign(change.frame, is_vanished)
     kind = F.when(is_vanished, F.when(F.col(FOREIGN), FOREIGN).otherwise(DELETE)).otherwise(F.col(KIND))

@@ -79,7 +79,7 @@ class Records:
 
     def encode_to_compare(self, rows: DataFrame, options: ModelOptions) -> DataFrame:
         """The same with what is asked of the bytes later, each time from a copy of them: `key_hash`, `row_hash`, `size`."""
-        columns = {KEY_HASH: F.xxhash64(KEY), ROW_HASH: F.expr(VALUE_HASH), SIZE: size()}
+        columns = {KEY_HASH: key_hash(), ROW_HASH: F.expr(VALUE_HASH), SIZE: size()}
         return self.encode(rows, options).withColumns(columns)
 
     def mark_foreign(self, joined: DataFrame, candidates: Column) -> DataFrame:
@@ -195,6 +195,11 @@ def expression_problems(options: ModelOptions, rows: DataFrame) -> list[str]:
         if option == "record_timestamp" and not isinstance(field.dataType, TimestampType):
             problems.append(f"{option}={sql!r} is a {field.dataType.simpleString()}: it must be a timestamp; cast it")
     return problems
+
+
+def key_hash() -> Column:
+    """Of rows and snapshots alike."""
+    return F.xxhash64(KEY)
 
 
 def size() -> Column:

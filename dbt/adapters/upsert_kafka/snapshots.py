@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import views
 from dbt.adapters.upsert_kafka.held import hold
-from dbt.adapters.upsert_kafka.records import DOOMED, KEY, KEY_HASH, NULL_KEY, PARTITION, ROW_HASH
+from dbt.adapters.upsert_kafka.records import DOOMED, KEY, KEY_HASH, NULL_KEY, PARTITION, ROW_HASH, key_hash
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.scan import HASH
 from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS
@@ -73,7 +73,7 @@ class Snapshot:
     """A topic's keys, as the last run left them."""
 
     log: DataFrame | None
-    """COLUMNS; None where it is not known in which partitions they are."""
+    """COLUMNS and `key_hash`; None where it is not known in which partitions they are."""
     keys: int
     digest: str
     added: int
@@ -102,13 +102,12 @@ class Snapshot:
             return None
         buckets = self.keys // KEYS_PER_BUCKET + 1
         of_rows = rows.where(~F.col(NULL_KEY)).select(
-            _bucket(F.col(KEY_HASH), buckets),
+            _bucket(buckets),
             F.when(F.col(DOOMED), 0).otherwise(1).alias(KEYS),
             # A row that must go makes its bucket one to look at.
             F.when(F.col(DOOMED), F.xxhash64(F.lit(DOOMED), KEY_HASH)).otherwise(F.xxhash64(KEY_HASH, ROW_HASH)),
         )
-        hashed = F.xxhash64(KEY)
-        known = self.log.where(f"{KEYS} <> 0").select(_bucket(hashed, buckets), -F.col(KEYS), F.xxhash64(hashed, HASH))
+        known = self.log.where(f"{KEYS} <> 0").select(_bucket(buckets), -F.col(KEYS), F.xxhash64(KEY_HASH, HASH))
         both = of_rows.unionAll(known).toDF(BUCKET, KEYS, CHECKSUM).groupBy(BUCKET)
         # A checksum stands for few rows, so that 64 bits do not miss a change by chance.
         sums = both.agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
@@ -131,15 +130,15 @@ class Part:
     def of_rows(self, rows: DataFrame, have_nulls: bool) -> DataFrame:
         """The rows in these buckets, and those without a key."""
         if not have_nulls:
-            return self._of(rows, F.col(KEY_HASH))
-        return self._of(rows.where(~F.col(NULL_KEY)), F.col(KEY_HASH)).unionAll(rows.where(NULL_KEY))
+            return self._in(rows)
+        return self._in(rows.where(~F.col(NULL_KEY))).unionAll(rows.where(NULL_KEY))
 
     def latest(self) -> DataFrame:
         """The keys in these buckets, as `scan.latest` would find them."""
-        return self.snapshot.latest_of(self._of(self.log, F.xxhash64(KEY)))
+        return self.snapshot.latest_of(self._in(self.log))
 
-    def _of(self, frame: DataFrame, key_hash: Column) -> DataFrame:
-        return frame.join(F.broadcast(self.frame), _bucket(key_hash, self.buckets) == F.col(BUCKET), "left_semi")
+    def _in(self, frame: DataFrame) -> DataFrame:
+        return frame.join(F.broadcast(self.frame), _bucket(self.buckets) == F.col(BUCKET), "left_semi")
 
     @property
     def added(self) -> int:
@@ -168,7 +167,7 @@ def load(spark: SparkSession, relation: UpsertKafkaRelation, topic: Topic, place
     if facts.get(TOPIC) != _fingerprint(topic) or DIGEST not in facts:
         return None
     is_placed = places_by_default and facts[PLACED] == str(True)
-    log = spark.table(views.name(relation.snapshot_table)) if is_placed else None
+    log = spark.table(views.name(relation.snapshot_table)).withColumn(KEY_HASH, key_hash()) if is_placed else None
     return Snapshot(log, int(facts[LIVE]), facts[DIGEST], int(facts[ADDED]))
 
 
@@ -217,8 +216,8 @@ def drop(spark: SparkSession, relation: UpsertKafkaRelation) -> None:
     spark.sql(f"DROP TABLE IF EXISTS {views.name(relation.snapshot_table)}")
 
 
-def _bucket(key_hash: Column, buckets: int) -> Column:
-    return F.pmod(key_hash, F.lit(buckets))
+def _bucket(buckets: int) -> Column:
+    return F.pmod(KEY_HASH, F.lit(buckets))
 
 
 def _fingerprint(topic: Topic) -> str:
