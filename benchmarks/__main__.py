@@ -1,7 +1,7 @@
 """All benchmarks in one run: `make bench`, or `python -m benchmarks [--rows 1000000] [--rounds 5] [--huge] [--only …]`.
 
-Contenders take turns, so that a busy moment of the machine falls on all of them; medians are compared within one run only.
-The results go to docs/performance: results.json, results.md and a chart.
+Contenders take turns, so that other load on the machine affects all of them. Only medians of the same run are compared.
+The results are written to docs/performance: results.json, results.md and a chart.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ SECTIONS: dict[str, Benchmark] = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table that the contenders publish")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of every contender; one more warms up")
-    parser.add_argument("--huge", action="store_true", help="growth up to ten million rows")
+    parser.add_argument("--rounds", type=int, default=5, help="measured runs of each contender, after one warm-up run")
+    parser.add_argument("--huge", action="store_true", help="measure growth up to ten million rows")
     parser.add_argument(
-        "--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="these; the others keep their results"
+        "--only",
+        nargs="+",
+        choices=SECTIONS,
+        default=list(SECTIONS),
+        help="measure these sections; the others keep their results",
     )
     arguments = parser.parse_args()
     for section in arguments.only:

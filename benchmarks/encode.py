@@ -1,4 +1,4 @@
-"""How long encoding takes against Spark's own function on the same rows, in processor time of the task per row."""
+"""CPU time per row of encoding, compared with Spark's own function on the same rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbt.adapters.upsert_kafka.formats import Field, Side
 ROWS_AT_ONCE, WARM_UP, TURNS = 100_000, 4, 5
 SPARK, OURS = "Spark's function", "this project"
 
-# Columns may be null, as those of tables are.
+# Columns are nullable, as in tables.
 ROWS = {
     "orders": {
         "name": "concat('customer ', id)",
@@ -32,12 +32,12 @@ ROWS = {
 }
 LIMITS = {"json": 1.15, "csv": 1.5, "avro": 1.15}
 Taken = dict[tuple[str, str], dict[str, list[float]]]
-"""Nanoseconds by rows and format, and by contender."""
+"""Nanoseconds by (rows, format) and contender."""
 PLAIN = {"json": "to_json({struct})", "csv": "to_csv({struct})", "avro": "to_avro({struct})"}
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
-    """Each round is a Java of its own: the times of the same code differ from one to the next."""
+    """Measure in a new JVM per round, because the times of the same code differ between JVMs."""
     taken: Taken = {}
     for number in range(1, arguments.rounds + 1):
         say(f"round {number} of {arguments.rounds}")

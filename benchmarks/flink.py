@@ -1,7 +1,7 @@
-"""Flink's upsert-kafka as a contender: PyFlink in an environment of its own, made here, with the connector's jar.
+"""Flink's upsert-kafka as a contender: PyFlink with the connector's jar, in a virtual environment that is created here.
 
-Optional: where PyFlink can't be installed there is a word about it and the others run. Its rows come from a generator inside of
-Flink, so other than the others it reads no file. The process is started once and its first load does not count.
+Skipped with a message if PyFlink can't be installed. Flink generates its rows, the other contenders read them from a file. The
+process is started once, and its first load is not measured.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SCRIPT = Path(__file__).parent / "flink_job.py"
 
 
 class Job:
-    """A running PyFlink that loads topics as told."""
+    """A running PyFlink process that loads topics on request."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def load(self, topic: str, rows: int, guarantee: str) -> float:
-        """Seconds that a first load of the narrow table takes."""
+        """Seconds of a first load of the narrow table."""
         assert self._process.stdin is not None and self._process.stdout is not None
         order = {"topic": topic, "rows": rows, "guarantee": guarantee}
         self._process.stdin.write(json.dumps(order) + "\n")
@@ -35,17 +35,17 @@ class Job:
         for line in self._process.stdout:
             if line.startswith("seconds "):
                 return float(line.split()[1])
-        raise RuntimeError("Flink ended; its last words are above")
+        raise RuntimeError("Flink ended before the load was complete. Its output is above.")
 
 
 @contextmanager
 def job(servers: str) -> Iterator[Job | None]:
-    """Flink, ready for orders; None if it can't be had."""
+    """A running Flink, or None if it can't be installed."""
     try:
         python = _python()
         jars = fetch_jars("flink-kafka", [CONNECTOR])
     except (OSError, subprocess.CalledProcessError) as error:
-        say(f"Flink is left out, it can't be installed here: {error}")
+        say(f"Flink is skipped, because it can't be installed: {error}")
         yield None
         return
     [jar] = [jar for jar in jars if "flink-sql-connector-kafka" in jar.name]
@@ -59,7 +59,7 @@ def job(servers: str) -> Iterator[Job | None]:
 
 
 def _python() -> Path:
-    """PyFlink's interpreter; its dependencies go with none of ours."""
+    """Python with PyFlink, whose dependencies conflict with ours."""
     folder = cache_dir() / "flink-venv"
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():

@@ -1,4 +1,4 @@
-"""Runs in PyFlink's own environment: an order per line of standard input, a topic loaded by upsert-kafka, its seconds printed."""
+"""Runs in PyFlink's virtual environment: loads a topic for each line of standard input and prints the seconds it took."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
 
-# The narrow table of benchmarks.tables, in Flink's words.
+# The narrow table of benchmarks.tables in Flink's SQL.
 COLUMNS = {
     "name": ("STRING", "CONCAT('name of ', CAST(id AS STRING))"),
     "amount": ("BIGINT", "id * 7"),

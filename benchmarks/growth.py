@@ -1,6 +1,6 @@
-"""How time and the driver's memory grow with the rows of the table and with the length of the topic.
+"""Growth of time and driver memory with the rows of the table and the length of the topic.
 
-On a cluster of one worker process, so that the driver's memory is the driver's alone.
+Runs on local-cluster with one executor process, so that the memory of the tasks is not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from benchmarks.measured import Figure, say, session, timed
 from benchmarks.publishing import AT_LEAST_ONCE, EXACTLY_ONCE, PARTITIONS, new_topic
 from benchmarks.tables import generate
-from dbt.adapters.upsert_kafka import snapshots
+from dbt.adapters.upsert_kafka.publish import snapshots
 from tests.services import Cluster
 from tests.tables import Table
 
@@ -43,7 +43,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
                         say(f"  {rows:12,} rows {work:12} {guarantee:14} {seconds:6.2f} s")
                         found.append(Figure(f"{work}, {guarantee}", f"{rows:,} rows", [seconds / rows * 1e6], "µs per row"))
             memory = _driver_memory(spark)
-            say(f"  {rows:12,} rows: the driver's memory {memory:.0f} MB at most")
+            say(f"  {rows:12,} rows: peak memory of the driver {memory:.0f} MB")
             found.append(Figure("driver's memory, at most so far", f"{rows:,} rows", [memory], "MB"))
         table = generate(spark, folder, "narrow", KEYS)
         with new_topic(servers) as topic:
@@ -66,7 +66,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
 
 
 def _publish_once(spark: SparkSession, servers: str, folder: Path) -> None:
-    """Warm up."""
+    """Publish small tables, not measured, to warm up."""
     table = generate(spark, folder, "wide", 20_000)
     for guarantee in (AT_LEAST_ONCE, EXACTLY_ONCE):
         with new_topic(servers) as topic:
@@ -76,7 +76,7 @@ def _publish_once(spark: SparkSession, servers: str, folder: Path) -> None:
 
 
 def _driver_memory(spark: SparkSession) -> float:
-    """Most resident memory so far, of the driver's JVM and of this process, in MB."""
+    """Peak resident memory of the driver's JVM and of this process, in MB."""
     gateway: Any = spark.sparkContext._gateway
     texts = [Path(f"/proc/{process}/status").read_text() for process in (gateway.proc.pid, "self")]
     return sum(int(kilobytes) for text in texts for kilobytes in re.findall(r"VmHWM:\s+(\d+) kB", text)) / 1024

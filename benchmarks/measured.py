@@ -1,5 +1,4 @@
-"""What the benchmarks share: figures, a Spark with the Kafka jars, and the time that a query takes by the clock and of the
-processors."""
+"""Shared by the benchmarks: figures, a Spark with the Kafka jars, and wall-clock and CPU time of a query."""
 
 from __future__ import annotations
 
@@ -17,23 +16,23 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.java import fetch_jars
-from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, OF_A_DRIVER, OF_A_SESSION, kafka_jars, local_settings
+from dbt.adapters.upsert_kafka.spark.settings import DRIVER_SETTINGS, INSIDE_SPARK, SESSION_SETTINGS, kafka_jars, local_settings
 
 _warehouse = tempfile.TemporaryDirectory(prefix="upsert-kafka-bench-warehouse-")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one contender took for one piece of work, against another one's."""
+    """The times of one contender for one piece of work, compared with those of another contender."""
 
     work: str
     contender: str
     values: list[float]
     unit: str = "s"
     base: float | None = None
-    """The median that it is compared with."""
+    """The median of the contender to compare with."""
     goal: float | None = None
-    """At most this times the base."""
+    """The largest ratio to the base that is accepted."""
     note: str = ""
 
     @property
@@ -46,21 +45,21 @@ class Figure:
 
 
 class Taken(NamedTuple):
-    """Seconds that one run took."""
+    """Seconds of one run."""
 
     clock: float
     processor: float
-    """Of the tasks; a busy machine changes it little."""
+    """CPU time of the tasks. Other load on the machine changes it little."""
 
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def timed(work: Callable[..., object], *arguments: object, **said: object) -> float:
-    """Seconds that a call takes by the clock."""
+def timed(work: Callable[..., object], *arguments: object, **keywords: object) -> float:
+    """Wall-clock seconds of a call."""
     start = time.perf_counter()
-    work(*arguments, **said)
+    work(*arguments, **keywords)
     return time.perf_counter() - start
 
 
@@ -79,17 +78,17 @@ def session(master: str = "local[2]", **settings: str) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Tables of an earlier run, which no catalog knows any more, would stand in the way.
+        # Tables of an earlier run are in no catalog, but their folders would exist.
         "spark.sql.warehouse.dir": _warehouse.name,
         "spark.log.level": "OFF",
     }
-    for name, value in {**defaults, **local_settings(), **OF_A_SESSION, **OF_A_DRIVER, **settings}.items():
+    for name, value in {**defaults, **local_settings(), **SESSION_SETTINGS, **DRIVER_SETTINGS, **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
 def run(spark: SparkSession, frame: DataFrame) -> Taken:
-    """Compute all rows of the frame and drop them."""
+    """Compute all rows of the frame without writing them."""
     tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
     before = set(tracker.getJobIdsForGroup())
     clock = timed(frame.write.format("noop").mode("overwrite").save)

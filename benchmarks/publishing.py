@@ -1,7 +1,7 @@
-"""A table becomes a topic and follows its changes, against what one would run instead.
+"""Publishing a table and its changes, compared with the alternatives.
 
-Baseline of every piece of work is Spark's own Kafka sink as anybody would call it: it encodes and writes all rows, nothing
-checked. For a first load that is the same work; for a later run it is what one does without a comparison.
+The baseline is Spark's own Kafka sink: it encodes and writes all rows and checks nothing. A first load is the same work. A later
+run without a comparison has to write all rows again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GOALS = {
 }
 SMALL = 100_000
 Times = dict[str, dict[str, list[float]]]
-"""By work and contender."""
+"""Seconds by work and contender."""
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
@@ -46,7 +46,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
         spark = session()
         servers, rounds = cluster.bootstrap_servers, arguments.rounds
         found = []
-        # The largest comes last: until then Java has compiled what plans the queries, on which small tables depend as large ones.
+        # The largest table comes last: by then the JVM has compiled the code that plans queries.
         for shape, rows in (("wide", SMALL), ("narrow", SMALL), ("narrow", arguments.rows)):
             table = generate(spark, folder, shape, rows)
             whole = shape == "narrow" and rows == arguments.rows
@@ -67,7 +67,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
 def _round(
     table: Versions, servers: str, whole: bool, flink_job: flink.Job | None, rows: int
 ) -> Iterator[tuple[str, str, float]]:
-    """One turn of every contender: what work, who, how many seconds."""
+    """One turn of each contender, as (work, contender, seconds)."""
     with new_topic(servers) as topic:
         yield FIRST, BARE, timed(_bare, table.first, servers, topic)
     for guarantee in (AT_LEAST_ONCE, EXACTLY_ONCE):
@@ -97,7 +97,7 @@ def _round(
 
 
 def _publisher(model: Table, **options: Any) -> Callable[..., object]:
-    return lambda rows, **said: model.publish(rows, **options, **said)
+    return lambda rows, **request: model.publish(rows, **options, **request)
 
 
 def _bare(rows: DataFrame, servers: str, topic: str) -> None:
@@ -106,7 +106,7 @@ def _bare(rows: DataFrame, servers: str, topic: str) -> None:
 
 
 def _producer_performance(servers: str, topic: str, rows: int) -> float:
-    """Seconds that Kafka's own tool takes for as many records of the size, without keys and without its process's start."""
+    """Seconds of Kafka's ProducerPerformance for as many records of this size, without keys, not counting its start."""
     jars = fetch_jars("kafka-tools", [f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36"])
     command = [
         str(find_java()), "-cp", f"{jars[0].parent}/*", "org.apache.kafka.tools.ProducerPerformance",
@@ -121,7 +121,7 @@ def _producer_performance(servers: str, topic: str, rows: int) -> float:
 
 @contextmanager
 def new_topic(servers: str, policy: str = "compact") -> Iterator[str]:
-    """A new topic, which exists as long as it is needed."""
+    """A new topic that is deleted at the end."""
     topic = f"bench-{time.time_ns()}"
     admin = KafkaAdminClient(bootstrap_servers=servers)
     try:

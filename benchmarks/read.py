@@ -1,4 +1,4 @@
-"""Reading a topic through a kafka_source against bare Spark's read and decode of the same topic."""
+"""Reading a topic through a kafka_source, compared with reading and decoding it in Spark directly."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.measured import Figure, figures, run, say, session
-from dbt.adapters.upsert_kafka import options, source, views
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka import options
+from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.source import source
 from tests.services import Cluster
 
 TOPIC, WARM_UP = "benchmark.read", 2
@@ -40,7 +42,7 @@ def bare(spark: SparkSession, kafka: KafkaSettings) -> DataFrame:
 
 
 def expose_source(spark: SparkSession, kafka: KafkaSettings) -> str:
-    """Run the source, which reads nothing, and name its relation."""
+    """Create the source's view, which reads nothing yet, and return its name."""
     parsed = options.parse("kafka_source", "read", {"topic": TOPIC})
     relation = UpsertKafkaRelation.create(schema="default", identifier="benchmark_read")
     layout = source.layout(spark, "read", parsed, {name: {"name": name, "data_type": type_} for name, type_ in COLUMNS.items()})

@@ -1,4 +1,4 @@
-"""Results on paper: docs/performance/results.json, the same as a table (results.md), and the chart of publishing (chart.svg)."""
+"""Writes the results: docs/performance/results.json, a table (results.md) and charts (chart.svg, growth.svg)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHART_OF, GROWTH = "publishing", "growth"
 
 
 def add(section: str, figures: list[Figure]) -> None:
-    """Put a section's results into the file; the others stay as they are."""
+    """Replace a section's results in the file."""
     FOLDER.mkdir(exist_ok=True)
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     found[section] = {"circumstances": _circumstances(), "figures": [_described(figure) for figure in figures]}
@@ -94,7 +94,7 @@ def _pyplot() -> Any:
 
 
 def _growth_chart(figures: list[dict[str, Any]]) -> None:
-    """Seconds over rows, seconds over the topic's length, and the driver's memory."""
+    """Charts of seconds by rows, seconds by topic length, and driver memory."""
     drawing, axes = _pyplot().subplots(1, 3, figsize=(11, 3.4))
     panels = {
         "µs per row": "seconds of a run, by rows (millions)",

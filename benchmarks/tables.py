@@ -1,4 +1,4 @@
-"""The rows that contenders publish: generated once, as Parquet, as it was and as it is later."""
+"""The rows that contenders publish: generated once and stored as Parquet, in three versions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SHAPES = {"narrow": NARROW, "wide": WIDE}
 
 @dataclass(frozen=True)
 class Versions:
-    """One table at three times."""
+    """Three versions of one table."""
 
     first: DataFrame
     changed: DataFrame
-    """1 % of the rows have another value."""
+    """1 % of the rows differ from `first`."""
     deleted: DataFrame
-    """0.1 % of the rows are gone, none has changed since `changed`."""
+    """`changed` without 0.1 % of its rows."""
 
 
 def generate(spark: SparkSession, folder: Path, shape: str, rows: int) -> Versions:

@@ -1,4 +1,4 @@
-"""Certificates for tests of TLS: an authority and whom it signed, in the forms that Kafka's clients and brokers take."""
+"""Certificates for tests of TLS: an authority and certificates that it signed, in the formats of Kafka's clients and brokers."""
 
 from __future__ import annotations
 
@@ -32,21 +32,22 @@ PASSWORD = "p4ss-of-the-stores"
 
 @dataclass(frozen=True)
 class Certificates:
-    """An authority and whom it signed, in a folder: `<name>.pem` (key and certificate), `.p12` and `.jks`."""
+    """An authority and certificates that it signed, in a folder: `<name>.pem` (key and certificate), `.p12` and `.jks`."""
 
     folder: Path
 
-    def authority(self) -> None:
+    def authority(self, stores: bool = True) -> None:
+        """Make the authority: `ca.pem`, and with `stores` the Java truststores `ca.p12` and `ca.jks`."""
         key, name = _new_key(), _name("Test authority")
         signed = _certificate(name, key, name).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         self["ca.key"].write_bytes(_pem(key))
         self["ca.pem"].write_bytes(signed.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
-        for kind, store in (("PKCS12", "ca.p12"), ("JKS", "ca.jks")):
+        for kind, store in (("PKCS12", "ca.p12"), ("JKS", "ca.jks")) if stores else ():
             target = ["-keystore", store, "-storetype", kind, "-storepass", PASSWORD]
             self._keytool("-importcert", "-noprompt", "-alias", "ca", "-file", "ca.pem", *target)
 
     def signed(self, name: str, stores: bool = False) -> None:
-        """A key and a certificate for loopback with this common name."""
+        """Make a key and a certificate for loopback with this common name."""
         authority = x509.load_pem_x509_certificate(self["ca.pem"].read_bytes())
         key = _new_key()
         names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK)), x509.DNSName("localhost")])
@@ -64,7 +65,7 @@ class Certificates:
             self._keytool("-importkeystore", "-noprompt", *source, *target)
 
     def token(self, user: str) -> str:
-        """A token of OAuth, signed by the authority; `jwks.json` lets others check it."""
+        """An OAuth token that the authority signed. Writes `jwks.json`, with which a broker verifies it."""
         authority = self._authority_key()
         numbers = authority.public_key().public_numbers()
         modulus = numbers.n.to_bytes((numbers.n.bit_length() + 7) // 8, "big")

@@ -1,4 +1,4 @@
-"""Fixtures for all tests: one broker and one Spark for the whole suite, a topic name and dbt projects for each test."""
+"""Fixtures for all tests: one broker and one Spark per pytest process, a topic name and dbt projects for each test."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 from tests.dbt_project import QUICK_JVM, Project
 from tests.services import Cluster, SchemaRegistry
 
-# Files that take minutes, the longest first: started last, one of them would keep a single worker busy at the end.
-LONG = [
+pytest_plugins = ["tests.property_tests"]
+
+# Files that take minutes, the longest first. If one of them started last, the other workers would wait for it.
+LONGEST_FIRST = [
     "test_upsert_kafka",
     "test_kills",
     "test_embedded_broker",
@@ -38,7 +40,7 @@ LONG = [
     "test_refusals",
     "test_changes_model",
     "test_guards",
-    # Of dbt's suites, which run by themselves.
+    # dbt's adapter suites.
     "test_incremental",
     "test_relations",
     "test_constraints",
@@ -48,18 +50,30 @@ LONG = [
     "test_commands",
 ]
 
-# The environment of who runs the tests must not decide their outcome.
+# Fixtures that start a JVM.
+SERVICES = {"broker", "fault_cluster", "registry", "secured", "spark"}
+
+# DBT_* variables of the caller change what dbt does.
 for _name in [name for name in os.environ if name.startswith("DBT_")]:
     del os.environ[_name]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-services", action="store_true", help="deselect the tests whose fixtures start Spark or Kafka")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+    if config.getoption("no_services"):
+        deselected = [item for item in items if SERVICES.intersection(getattr(item, "fixturenames", ()))]
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in deselected]
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[str]:
-    """Bootstrap servers of a real Kafka; UPSERT_KAFKA_TEST_BROKER names one that runs already."""
+    """Bootstrap servers of a Kafka broker that is started here, or of the one in UPSERT_KAFKA_TEST_BROKER."""
     running = os.environ.get("UPSERT_KAFKA_TEST_BROKER")
     if running:
         yield running
@@ -70,25 +84,28 @@ def broker() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[str]:
-    """Address of a real schema registry with Confluent's API."""
+    """URL of a schema registry with Confluent's API."""
     with SchemaRegistry() as running:
         yield running.url
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One local Spark with the Kafka and Avro jars, and a catalog in memory."""
+    """A local Spark with the Kafka and Avro jars and an in-memory catalog."""
     import pyspark
 
     from dbt.adapters.upsert_kafka.java import fetch_jars
-    from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, kafka_jars
+    from dbt.adapters.upsert_kafka.spark.settings import INSIDE_SPARK, kafka_jars
 
     jars = fetch_jars("spark-kafka", kafka_jars(pyspark.__version__), INSIDE_SPARK)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Set by `coverage run`. Spark's workers have to save what was measured before they are killed.
+    workers = "tests.coverage_daemon" if "COVERAGE_PROCESS_CONFIG" in os.environ else "pyspark.daemon"
     session = (
         SparkSession.builder.master("local[2]")
         .appName("dbt-upsert-kafka tests")
         .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.python.daemon.module", workers)
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
         .config("spark.driver.host", "127.0.0.1")
@@ -108,20 +125,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def topic_name(request: pytest.FixtureRequest) -> str:
-    """A topic named after the test, unlike that of any other."""
+    """A topic name that is derived from the test and unique."""
     module = Path(str(request.node.path)).stem.removeprefix("test_")
     return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{module}.{request.node.name.removeprefix('test_')}")[:200].strip("-")
 
 
 @pytest.fixture
 def schema_name(topic_name: str) -> str:
-    """A Spark database named after the test: topics are named after it too, so tests share a broker but no topic."""
+    """A Spark database named after the test. dbt names topics after it, so tests share a broker but no topic."""
     return re.sub(r"\W+", "_", topic_name.lower())[:100].strip("_")
 
 
 @pytest.fixture
 def dbt_project(tmp_path: Path, broker: str, schema_name: str) -> Callable[..., Project]:
-    """Make a dbt project from a dict of files, with a profile for the suite's broker; keywords change the profile."""
+    """Make a dbt project from a dict of files, with a profile for the tests' broker. Keywords change the profile."""
 
     def make(files: dict[str, str], name: str = "project", **profile: Any) -> Project:
         settings = {"bootstrap_servers": broker, "schema": schema_name, **profile}

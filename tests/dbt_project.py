@@ -1,7 +1,12 @@
-"""dbt projects for the tests: made from a dict of files, run by dbt in a process for each command, as users do, or for many."""
+"""dbt projects for the tests, made from a dict of files.
+
+dbt runs in one process that the tests of a pytest worker share. This saves the import of dbt and the start of a JVM for each
+command. A test that needs a process of its own asks for one: `start`, or `new_process=True`.
+"""
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -10,24 +15,47 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import yaml
 
-# Where every query is another one and its rows are few, the optimizing compiler costs more than it gives.
+# Each query is different and has few rows, so compiling with C2 costs more than it saves.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK_SPARK = {
     "spark.sql.shuffle.partitions": 2,
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": QUICK_JVM,
 }
+# Settings that make Delta fast on tables of a few rows.
+QUICK_DELTA = {
+    # Delta's default is 50 tasks.
+    "spark.databricks.delta.snapshotPartitions": 1,
+    # The default log store runs the program readlink for each access to a file.
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.databricks.delta.stats.collect": "false",
+}
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
-# Runs dbt with the arguments of every line it is given, and ends what that printed with a line of its own.
-MANY_COMMANDS = """
-import json, sys
+# The profile of a project that may share a process: nothing in it needs another JVM, environment or broker.
+SHAREABLE = {"type", "schema", "bootstrap_servers", "threads", "topic_defaults", "master", "spark"}
+# Every project leaves a Hive client in the JVM.
+PROJECTS_PER_PROCESS = 15
+# Reads a command per line, runs it, and ends what dbt printed with a line of its own that has the exit code.
+SERVER = """
+import json, os, sys
 from dbt.cli.main import dbtRunner
+from dbt.adapters.upsert_kafka.spark import session
+folder = os.getcwd()
 for line in sys.stdin:
-    done = dbtRunner().invoke(json.loads(line))
+    command = json.loads(line)
+    if command["new_spark"]:
+        session.stop()
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(folder + os.sep):
+                del sys.modules[name]
+    folder = command["folder"]
+    os.chdir(folder)
+    done = dbtRunner().invoke(command["arguments"])
     if done.exception:
         print(done.exception)
     print("\\n\\0", 0 if done.success else 2 if done.exception else 1, sep="", flush=True)
@@ -36,7 +64,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a dbt command left: its exit code, its output, and target/run_results.json if it wrote one."""
+    """A dbt command's exit code, its output, and target/run_results.json if it wrote one."""
 
     exit_code: int
     output: str
@@ -56,6 +84,57 @@ class Outcome:
         raise AssertionError(f"dbt ran no node named {name}:\n{self.output}")
 
 
+class DbtServer:
+    """A process that runs the dbt commands of many projects, one after the other. Each project gets a Spark of its own."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._environment: Mapping[str, str] = {}
+        self._projects: set[Path] = set()
+
+    def run(self, project: Project, arguments: list[str], timeout: float, new_spark: bool) -> tuple[int, str]:
+        """Exit code and output of a dbt command. With `new_spark` it has the project's catalog only, as a new process."""
+        if self._environment != project.environment() or len(self._projects | {project.folder}) > PROJECTS_PER_PROCESS:
+            self.stop()
+        if self._process is None:
+            self._environment = project.environment()
+            self._process = project.popen([sys.executable, "-c", SERVER], subprocess.PIPE)
+        self._projects.add(project.folder)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        watchdog = Timer(timeout, self._process.kill)
+        watchdog.start()
+        try:
+            command = {"new_spark": new_spark, "folder": str(project.folder), "arguments": arguments}
+            print(json.dumps(command), file=self._process.stdin, flush=True)
+            output: list[str] = []
+            for line in self._process.stdout:
+                if line.startswith("\0"):
+                    return int(line[1:]), "".join(output)
+                output.append(line)
+        finally:
+            watchdog.cancel()
+        self.stop()
+        raise AssertionError(f"dbt's process ended in {arguments}:\n{''.join(output)}")
+
+    def release(self, project: Project) -> None:
+        """Let another process use the project's catalog, which Derby gives to one process at a time."""
+        if project.folder in self._projects:
+            self.stop()
+
+    def stop(self) -> None:
+        """End the process, which stops its Spark first."""
+        process, self._process, self._projects = self._process, None, set()
+        if process is not None:
+            try:
+                process.communicate(timeout=60)
+            finally:
+                process.kill()
+
+
+_server = DbtServer()
+atexit.register(_server.stop)
+
+
 class Project:
     """A dbt project folder with its own profile."""
 
@@ -68,8 +147,9 @@ class Project:
         **profile: Any,
     ) -> None:
         self.folder = folder
-        # A Spark that runs elsewhere has its settings there.
-        own = {} if "remote" in profile else {"master": "local[2]", "spark": {**QUICK_SPARK, **(spark or {})}}
+        quick = {**QUICK_SPARK, **(QUICK_DELTA if profile.get("file_format") == "delta" else {})}
+        # The settings of a Spark Connect server are set where it runs.
+        own = {} if "remote" in profile else {"master": "local[2]", "spark": {**quick, **(spark or {})}}
         self.profile: dict[str, Any] = {
             "type": "upsert_kafka",
             "schema": schema,
@@ -80,7 +160,8 @@ class Project:
         }
         self.write({"dbt_project.yml": "name: shop\nversion: '1.0'\nprofile: shop\nflags: {send_anonymous_usage_stats: false}\n"})
         self.save_profile()
-        self._many: subprocess.Popen[str] | None = None
+        self._block: DbtServer | None = None
+        self._new_spark = True
 
     def save_profile(self) -> None:
         self.write({"profiles.yml": yaml.safe_dump({"shop": {"target": "dev", "outputs": {"dev": self.profile}}})})
@@ -102,15 +183,17 @@ class Project:
 
     def environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(PACKAGE_ROOT), os.environ.get("PYTHONPATH")]))
-        # A JVM that lives for one command saves a third of its time without its best compiler.
         jvm = {"SPARK_SUBMIT_OPTS": QUICK_JVM}
-        return {**jvm, **os.environ, "PYTHONPATH": path, "NO_COLOR": "1", "DBT_USE_COLORS": "false"}
+        # pytest changes its variable with each test, and the shared process must not depend on it.
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+        return {**jvm, **inherited, "PYTHONPATH": path, "NO_COLOR": "1", "DBT_USE_COLORS": "false"}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a dbt command and return at once."""
-        return self._popen(self.command(*arguments), subprocess.DEVNULL)
+        """Start a dbt command in a new process and return at once."""
+        _server.release(self)
+        return self.popen(self.command(*arguments), subprocess.DEVNULL)
 
-    def _popen(self, command: list[str], stdin: int) -> subprocess.Popen[str]:
+    def popen(self, command: list[str], stdin: int) -> subprocess.Popen[str]:
         return subprocess.Popen(
             command, cwd=self.folder, env=self.environment(), text=True,
             stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -118,26 +201,32 @@ class Project:
 
     @contextmanager
     def one_process(self) -> Iterator[None]:
-        """Run the commands of this block in one new process, which saves the start of a Spark for each but the first."""
-        self._many = self._popen([sys.executable, "-c", MANY_COMMANDS], subprocess.PIPE)
+        """Run the commands of this block on one Spark, as a process does that invokes dbt several times."""
+        self._block, self._new_spark = _server if self._is_shareable() else DbtServer(), True
         try:
             yield
-            assert self._many.stdin is not None
-            self._many.stdin.close()
-            assert self._many.wait(60) == 0
         finally:
-            self._many.kill()
-            self._many.wait()
-            self._many = None
+            if self._block is not _server:
+                self._block.stop()
+            self._block, self._new_spark = None, True
 
-    def run(self, *arguments: str, timeout: float = 600) -> Outcome:
-        """Run a dbt command to its end, in a new process unless `one_process` says otherwise."""
+    def run(self, *arguments: str, timeout: float = 600, new_process: bool = False) -> Outcome:
+        """Run a dbt command to its end; with `new_process` as users do, else as `one_process` says or in the shared process."""
         results = self.folder / "target" / "run_results.json"
         results.unlink(missing_ok=True)
-        exit_code, output = self._one_of_many(arguments) if self._many else self._alone(arguments, timeout)
+        server = self._block or (_server if self._is_shareable() and not new_process else None)
+        if server is None:
+            exit_code, output = self._run_alone(arguments, timeout)
+        else:
+            exit_code, output = server.run(self, self._here(arguments), timeout, self._new_spark)
+            self._new_spark = self._block is None
         return Outcome(exit_code, output, json.loads(results.read_text()) if results.exists() else {})
 
-    def _alone(self, arguments: tuple[str, ...], timeout: float) -> tuple[int, str]:
+    def _is_shareable(self) -> bool:
+        same_spark = self.profile.get("spark") == QUICK_SPARK and self.profile.get("master") == "local[2]"
+        return same_spark and self.profile["bootstrap_servers"] != "embedded" and set(self.profile) <= SHAREABLE
+
+    def _run_alone(self, arguments: tuple[str, ...], timeout: float) -> tuple[int, str]:
         process = self.start(*arguments)
         try:
             output, _ = process.communicate(timeout=timeout)
@@ -145,18 +234,8 @@ class Project:
             process.kill()
         return process.returncode, output
 
-    def _one_of_many(self, arguments: tuple[str, ...]) -> tuple[int, str]:
-        assert self._many is not None and self._many.stdin is not None and self._many.stdout is not None
-        print(json.dumps(self._here(arguments)), file=self._many.stdin, flush=True)
-        output: list[str] = []
-        for line in self._many.stdout:
-            if line.startswith("\0"):
-                return int(line[1:]), "".join(output)
-            output.append(line)
-        raise AssertionError(f"dbt ended with {self._many.wait()}:\n{''.join(output)}")
-
-    def succeed(self, *arguments: str, timeout: float = 600) -> Outcome:
+    def succeed(self, *arguments: str, timeout: float = 600, new_process: bool = False) -> Outcome:
         """Run a dbt command that must succeed."""
-        outcome = self.run(*arguments, timeout=timeout)
+        outcome = self.run(*arguments, timeout=timeout, new_process=new_process)
         assert outcome.exit_code == 0, outcome.output
         return outcome

@@ -1,6 +1,6 @@
-"""A Kafka that lets nobody in without credentials: TLS with certificates made here, SASL, mutual TLS, and an authorizer.
+"""A secured Kafka broker: TLS with generated certificates, SASL, mutual TLS and an authorizer.
 
-One broker with a listener for each way in. Tests administrate it through a listener on loopback that they alone know.
+It has a SASL_SSL listener, an SSL listener, and a PLAINTEXT listener on which tests administrate it.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from kafka.admin import (
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
-from kafka.admin._users import ScramMechanism, UserScramCredentialUpsertion
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.embedded.node import LOOPBACK
-from dbt.adapters.upsert_kafka.kafka_clients import export_secrets
+from dbt.adapters.upsert_kafka.kafka_client.clients import export_secrets
 from tests.certificates import PASSWORD, Certificates
 from tests.services import Cluster, Service
 
 CLIENT = "dbt-client"
-"""Common name of the client's certificate, and so its user."""
+"""Common name of the client's certificate, which is also its user."""
 PLAIN = ("plainly", "plain-p4ssword")
-"""The user of SASL PLAIN."""
+"""User and password of SASL PLAIN."""
 OAUTH = "by-token"
 """The user of SASL OAUTHBEARER."""
 SASL_LOGIN = "org.apache.kafka.common.security"
 
 
 class SecuredCluster(Service):
-    """One broker with an authorizer that denies what no rule allows."""
+    """One broker with an authorizer that denies everything without an ACL."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="upsert-kafka-secured-")
@@ -51,7 +52,7 @@ class SecuredCluster(Service):
         self.certificates.signed("broker")
         self.certificates.signed(CLIENT, stores=True)
         self.certificates["token"].write_text(self.certificates.token(OAUTH))
-        # Kafka reads no address that was not allowed when it was started.
+        # Kafka reads keys only from URLs in this system property.
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.certificates['jwks.json'].as_uri()}"
         self._cluster = Cluster(properties=self._properties(), secured=("SASL_SSL", "SSL"), jvm_flags=(allowed,))
 
@@ -86,7 +87,7 @@ class SecuredCluster(Service):
 
     @property
     def admin_servers(self) -> str:
-        """Where everything is allowed, for tests."""
+        """The listener of the super user, for tests."""
         return self._cluster.bootstrap_servers
 
     @property
@@ -98,16 +99,16 @@ class SecuredCluster(Service):
         return f"{LOOPBACK}:{self._cluster.ports['SSL']}"
 
     def add_user(self, name: str, password: str) -> None:
-        """A user of SCRAM, with both hashes."""
+        """Add a SCRAM user with both mechanisms."""
         mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         with self.admin() as admin:
-            wanted = [UserScramCredentialUpsertion(name, mechanism, password.encode()) for mechanism in mechanisms]
-            # One at a time: Kafka takes a user once in a request.
-            for upsertion in wanted:
+            upsertions = [UserScramCredentialUpsertion(name, mechanism, password.encode()) for mechanism in mechanisms]
+            # One request each: Kafka accepts a user only once per request.
+            for upsertion in upsertions:
                 assert set(admin.alter_user_scram_credentials([upsertion]).values()) == {None}
 
     def allow(self, user: str, rights: Mapping[tuple[ResourceType, str], str]) -> None:
-        """Grant operations, separated by spaces, by resource; here when the broker knows."""
+        """Grant operations, separated by spaces, by resource; returns when the broker applies them."""
         acls = [
             ACL(f"User:{user}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, ResourcePattern(*resource))
             for resource, operations in rights.items()
@@ -124,7 +125,7 @@ class SecuredCluster(Service):
         return KafkaAdminClient(bootstrap_servers=self.admin_servers)
 
     def sasl(self, user: str, password: str, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
-        """What a client says to get in by SASL."""
+        """Client properties for a login with user and password."""
         module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
         return {
             "security.protocol": "SASL_SSL",
@@ -135,7 +136,7 @@ class SecuredCluster(Service):
         }
 
     def oauth(self) -> dict[str, str]:
-        """What a client says to get in by a token."""
+        """Client properties for a login with a token."""
         return {
             **self.sasl("", "", "OAUTHBEARER"),
             "sasl.jaas.config": f"{SASL_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
@@ -144,7 +145,7 @@ class SecuredCluster(Service):
         }
 
     def mutual(self, kind: str = "PEM") -> dict[str, str]:
-        """What a client says to get in by its certificate."""
+        """Client properties for a login with a client certificate."""
         suffix = {"PEM": "pem", "PKCS12": "p12", "JKS": "jks"}[kind]
         stores = {"ssl.truststore": f"ca.{suffix}", "ssl.keystore": f"{CLIENT}.{suffix}"}
         passwords = {} if kind == "PEM" else {f"{store}.password": PASSWORD for store in stores}
@@ -153,7 +154,7 @@ class SecuredCluster(Service):
 
 
 def export(spark: SparkSession, properties: Mapping[str, str]) -> None:
-    """Put the secrets where a JVM that dbt starts has them: into its environment, though this one is up already."""
+    """Put the secrets into the environment of the running JVM. A JVM that dbt starts inherits them."""
     jvm: Any = spark._jvm
     inner = jvm.java.lang.Class.forName("java.util.Collections$UnmodifiableMap").getDeclaredField("m")
     inner.setAccessible(True)

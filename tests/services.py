@@ -1,6 +1,6 @@
-"""Real services for the tests: brokers and clusters on free ports, in folders of their own, gone when the test process is gone.
+"""Real services for tests: Kafka clusters and a schema registry on free ports, which end with the test process.
 
-Built from the same parts as the project's own broker; what tests then do to them (stop, kill, pause) is theirs.
+Clusters are built from `embedded.node`. Tests start, stop, kill and pause the brokers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 import requests
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from dbt.adapters.upsert_kafka.embedded.node import (
     KAFKA_VERSION,
@@ -34,12 +34,12 @@ from dbt.adapters.upsert_kafka.java import fetch_jars, find_java
 
 APICURIO_VERSION = "3.0.9"
 
-# Speed after the first minute counts here, other than in an embedded broker.
+# The brokers of tests run for minutes, so they are compiled with the optimizing compiler, unlike an embedded broker.
 TEST_JVM_FLAGS = ("-XX:TieredStopAtLevel=4",)
 
 
 class Broker:
-    """One server of a cluster, under the test's control."""
+    """One server of a cluster."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -48,13 +48,13 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """Of Kafka's own process."""
+        """The process id of Kafka itself, not of its supervisor."""
         state = read_state(self.node.state_file)
-        assert state is not None, f"no broker was ever started in {self.node.folder}"
+        assert state is not None, f"no broker was started in {self.node.folder}"
         return int(state["broker"])
 
     def launch(self) -> None:
-        """Start without waiting: a cluster answers only when most of its servers run."""
+        """Start without waiting, because a cluster answers only when most of its servers run."""
         self.node.prepare()
         self._lock = open(self.node.users_lock, "a")  # noqa: SIM115
         fcntl.flock(self._lock, fcntl.LOCK_SH)
@@ -65,22 +65,22 @@ class Broker:
         self.node.wait_until_ready(self._process)
 
     def start(self) -> None:
-        """Start, with the data that is there, and return when it answers."""
+        """Start with the existing data and return when the broker answers."""
         self.launch()
         self.wait()
 
     def stop(self) -> None:
-        """Orderly shutdown."""
+        """Shut down cleanly."""
         if self._process is not None:
             self._end(signal.SIGTERM, self._process.pid)
 
     def kill(self) -> None:
-        """As if the power had failed."""
+        """Kill the process, as after a power failure."""
         if self._process is not None:
             self._end(signal.SIGKILL, self.pid)
 
     def pause(self) -> None:
-        """Hang: connections stay open, nothing is answered."""
+        """Stop the process: connections stay open, but requests get no answer."""
         end(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -96,7 +96,7 @@ class Broker:
 
 
 class Service:
-    """Something that is started on entry and gone on exit, also if it did not start."""
+    """A service that is started on entry and closed on exit, even if its start failed."""
 
     def start(self) -> None:
         raise NotImplementedError
@@ -121,9 +121,9 @@ class Cluster(Service):
 
     Args:
         brokers: number of servers.
-        properties: server properties on top of the defaults, for all of them.
-        version: of Apache Kafka.
-        secured: security protocols to listen for as well; the ports of the first server are in `ports`.
+        properties: properties of all servers, which override the defaults.
+        version: version of Apache Kafka.
+        secured: additional listeners by security protocol; `ports` has the ports of the first server.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Cluster(Service):
 
 
 class SchemaRegistry(Service):
-    """A real registry with Confluent's API (Apicurio, in memory), started on entry and gone on exit."""
+    """A real registry with Confluent's API (Apicurio, in memory), started on entry and closed on exit."""
 
     def __init__(self) -> None:
         [archive] = fetch_jars("schema-registry", [f"io.apicurio:apicurio-registry-app:{APICURIO_VERSION}:tar.gz:all"])
@@ -213,7 +213,7 @@ class SchemaRegistry(Service):
 
 
 class Record(NamedTuple):
-    """What an independent reader sees."""
+    """A record as kafka-python reads it."""
 
     partition: int
     offset: int
@@ -224,7 +224,7 @@ class Record(NamedTuple):
 
 
 def read_topic(bootstrap_servers: str, topic: str, isolation_level: str = "read_committed") -> list[Record]:
-    """All records of a topic by partition and offset, read by kafka-python without a group."""
+    """All records of a topic, ordered by partition and offset, read by kafka-python without a group."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap_servers, group_id=None, auto_offset_reset="earliest", isolation_level=isolation_level
     )
@@ -234,7 +234,7 @@ def read_topic(bootstrap_servers: str, topic: str, isolation_level: str = "read_
         consumer.assign(partitions)
         ends = consumer.end_offsets(partitions)
         records: list[Record] = []
-        # Transaction markers take offsets too, so positions tell the end, not the records seen.
+        # Transaction markers have offsets too, so the end is recognised by position, not by the number of records.
         while any(consumer.position(p) < ends[p] for p in partitions):
             for batch in consumer.poll(timeout_ms=1000).values():
                 records += [Record(r.partition, r.offset, r.key, r.value, list(r.headers), r.timestamp) for r in batch]
@@ -243,8 +243,28 @@ def read_topic(bootstrap_servers: str, topic: str, isolation_level: str = "read_
         consumer.close()
 
 
+def list_topics(bootstrap_servers: str) -> set[str]:
+    """The topics of a cluster."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    try:
+        return set(admin.list_topics())
+    finally:
+        admin.close()
+
+
+def delete_topic(bootstrap_servers: str, topic: str) -> None:
+    """Delete a topic and wait until the cluster does not list it any more."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    admin.delete_topics([topic])
+    deadline = time.monotonic() + 60
+    while topic in admin.list_topics():
+        assert time.monotonic() < deadline, f"topic {topic} was not deleted"
+        time.sleep(0.1)
+    admin.close()
+
+
 def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
-    """Next offset of every partition."""
+    """The end offset of every partition."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=None)
     try:
         partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]

@@ -1,6 +1,6 @@
-"""Spark beyond this process, from the pip package alone: a standalone master with workers, and a Spark Connect server.
+"""Spark in other processes, from the pip package: a standalone master with workers, and a Spark Connect server.
 
-Their Python knows no dbt: what runs there has come with the job.
+Their Python has no dbt, so the code of the tasks must be sent with the job.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tests.dbt_project import QUICK_JVM
 from tests.services import Service
 
 SPARK_HOME = Path(pyspark.__file__).parent
-PATIENCE = 300.0
+START_SECONDS = 300.0
 
 
 class SparkProcess:
-    """A process of Spark's, started by `spark-class`, with its log in a file."""
+    """A Spark process, started with `spark-class`, with its log in a file."""
 
     def __init__(self, folder: Path, name: str, *command: str, ready: str, **environment: str) -> None:
         self._log = folder / f"{name}.log"
         self._ready = ready
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK", "SPARK", "DBT"))}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYSPARK", "SPARK", "DBT"))}
         settings = {
             "SPARK_HOME": str(SPARK_HOME),
             "JAVA_HOME": str(find_java().resolve().parents[1]),
@@ -46,7 +46,7 @@ class SparkProcess:
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [str(SPARK_HOME / "bin" / "spark-class"), *command], cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, env={**kept, **settings, **environment}, start_new_session=True,
+                stderr=subprocess.STDOUT, env={**inherited, **settings, **environment}, start_new_session=True,
             )  # fmt: skip
 
     @property
@@ -54,14 +54,14 @@ class SparkProcess:
         return self._log.read_text(errors="replace")
 
     def wait(self) -> None:
-        """Return when its log says that it is up."""
-        until = time.monotonic() + PATIENCE
+        """Wait until the log shows that the process has started."""
+        until = time.monotonic() + START_SECONDS
         while self._ready not in self.log:
-            assert self.process.poll() is None and time.monotonic() < until, f"it did not start:\n{self.log[-3000:]}"
+            assert self.process.poll() is None and time.monotonic() < until, f"Spark did not start:\n{self.log[-3000:]}"
             time.sleep(0.1)
 
     def end(self) -> None:
-        """End it with all that it started."""
+        """Kill the process and its children."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -70,7 +70,7 @@ class SparkProcess:
 
 
 class StandaloneSpark(Service):
-    """A master with workers of one core each, started on entry and gone on exit."""
+    """A master with workers of one core each, started on entry and killed on exit."""
 
     def __init__(self, workers: int = 2) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="upsert-kafka-spark-"))
@@ -82,7 +82,7 @@ class StandaloneSpark(Service):
 
     @property
     def profile(self) -> dict[str, object]:
-        """What a dbt profile says to use it, with executors that leave room for each other."""
+        """The settings of a dbt profile that uses this cluster, with executors small enough to run side by side."""
         return {"master": self.master, "spark": executor_settings(self.python) | {"spark.driver.host": LOOPBACK}}
 
     @property
@@ -95,8 +95,8 @@ class StandaloneSpark(Service):
         self._processes.append(SparkProcess(self._folder, "master", *command, ready="I have been elected leader"))
         self._processes[0].wait()
         for number in range(self._number):
-            room = ["--cores", "1", "--memory", "800m", "--work-dir", str(self._folder / f"work-{number}")]
-            command = ["org.apache.spark.deploy.worker.Worker", *listen, *room, self.master]
+            resources = ["--cores", "1", "--memory", "800m", "--work-dir", str(self._folder / f"work-{number}")]
+            command = ["org.apache.spark.deploy.worker.Worker", *listen, *resources, self.master]
             ready = "Successfully registered with master"
             self._processes.append(SparkProcess(self._folder, f"worker-{number}", *command, ready=ready))
         for process in self.workers:
@@ -109,10 +109,10 @@ class StandaloneSpark(Service):
 
 
 class ConnectServer(Service):
-    """A Spark Connect server with a Spark of its own, started on entry and gone on exit.
+    """A Spark Connect server with a local Spark, started on entry and killed on exit.
 
     Args:
-        jars: what it knows beside Spark's own.
+        jars: in addition to Spark's own.
     """
 
     def __init__(self, jars: Sequence[Path] = ()) -> None:
@@ -133,9 +133,9 @@ class ConnectServer(Service):
             "spark.jars": ",".join(map(str, self._jars)),
             "spark.ui.enabled": "false",
         }
-        given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         main = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-        command = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", *given, *main]
+        command = ["org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", *options, *main]
         self._process = SparkProcess(
             self._folder, "server", *command, ready="Spark Connect server started",
             PYSPARK_PYTHON=str(self._python), SPARK_DAEMON_MEMORY="1g",
@@ -158,7 +158,7 @@ def executor_settings(python: Path) -> dict[str, str]:
 
 
 def bare_python(folder: Path) -> Path:
-    """A Python with the packages of this one, but without dbt and without this package."""
+    """Create a Python with the packages of this one, except dbt and this package."""
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"
     [packages] = folder.glob("lib/python*/site-packages")
@@ -166,6 +166,6 @@ def bare_python(folder: Path) -> Path:
         if not entry.name.startswith(("dbt", "_")) and entry.suffix != ".pth":
             (packages / entry.name).symlink_to(entry)
     probe = [str(python), "-Ic", "import pyarrow, kafka, crc32c; import dbt"]
-    found = subprocess.run(probe, check=False, capture_output=True, text=True)
-    assert "No module named 'dbt'" in found.stderr, found.stderr
+    probed = subprocess.run(probe, check=False, capture_output=True, text=True)
+    assert "No module named 'dbt'" in probed.stderr, probed.stderr
     return python

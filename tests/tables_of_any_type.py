@@ -1,4 +1,4 @@
-"""Random schemas and rows that a format can carry, for hypothesis."""
+"""Hypothesis strategies for schemas and rows that a format supports."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from pyspark.sql.types import (
 TEXT = st.text(
     st.characters(codec="utf-8", exclude_characters="\uffff") | st.sampled_from("🎉\"\\,;\n\r\t\0 '`${}中"), max_size=30
 )
-"""Any characters, those that need care more often."""
+"""Any characters; those with a meaning in some format are drawn more often."""
 ANY_NAME = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=8).filter(
     lambda name: "${" not in name
 )
 AVRO_NAME = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,7}", fullmatch=True)
 _WIDTHS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
-# Spark's session and Python's datetime agree on these without calendars of old getting into the way.
 _EXACT = Context(prec=80)
+# Spark and Python's datetime use the same calendar between these.
 _FIRST, _LAST = datetime(1900, 1, 1), datetime(2200, 1, 1)
 
 
 def data_types(format_name: str, depth: int = 2) -> st.SearchStrategy[DataType]:
-    """A type that the format can carry."""
+    """A type that the format supports."""
     scalars = [BooleanType(), ByteType(), ShortType(), IntegerType(), LongType(), FloatType(), DoubleType(), StringType()]
     scalars += [BinaryType(), DateType(), TimestampNTZType()]
     if format_name != "avro-confluent":
@@ -66,7 +66,7 @@ def structs(format_name: str, types: st.SearchStrategy[DataType], least: int) ->
 
 
 def values(data_type: DataType, format_name: str, key: bool = False) -> st.SearchStrategy[Any]:
-    """A value of the type, or None; what csv can't tell apart (see its module) is left out."""
+    """A value of the type, or None, without values that csv can't distinguish (see formats/csv.py)."""
     csv = format_name == "csv"
     if isinstance(data_type, ArrayType):
         elements = st.lists(values(data_type.elementType, format_name), min_size=2 if csv else 0, max_size=4)

@@ -1,6 +1,6 @@
-"""The demo behind `make demo`: a model becomes a topic, its input changes, and the topic follows with the fewest records.
+"""The demo of `make demo`: a model is published to a topic, its input changes, and only the changes are published.
 
-Works on a copy in .demo, so that the example stays as it is and the demo can be run again.
+Works on a copy in .demo, so that the example is not changed and the demo can be repeated.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ TOPIC = "analytics.pageviews_per_region"
 def main() -> None:
     shutil.rmtree(PROJECT, ignore_errors=True)
     shutil.copytree(EXAMPLE, PROJECT, ignore=shutil.ignore_patterns("demo.py", "target", "logs", ".upsert_kafka", ".user.yml"))
-    # For a few rows the JVM's best compiler costs more than it gives.
+    # For a few rows the optimizing compiler of the JVM takes more time than it saves.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
     folder = os.path.relpath(PROJECT)
     os.chdir(PROJECT)
-    say("1. A SELECT becomes a topic", "models/pageviews_per_region.sql:")
+    print_heading("1. A SELECT becomes a topic", "models/pageviews_per_region.sql:")
     print(indented((PROJECT / "models" / "pageviews_per_region.sql").read_text()))
-    # As a user would do in a second terminal; each dbt command would otherwise start and stop the broker itself.
+    # As in a second terminal. Without it each dbt command would start and stop the broker.
     with subprocess.Popen([program("upsert-kafka"), "broker"], stdout=subprocess.PIPE, text=True) as broker:
         try:
             address = wait_for(broker)
@@ -38,19 +38,23 @@ def main() -> None:
             dbt("run")
             dbt("test")
 
-            say("2. What any Kafka client now reads", "The key is unique_key, the value the whole row.")
-            seen = look()
+            print_heading("2. What Kafka clients read", "The key is unique_key, the value is the whole row.")
+            end = show_topic()
 
-            say("3. The input changes", "A new view in Asia, a first one in Antarctica; Oceania's only view is gone.")
+            print_heading(
+                "3. The input changes", "A new view in Asia, the first one in Antarctica, and the only one in Oceania is removed."
+            )
             SEED.write_text(changed(SEED.read_text()))
             dbt("build")
 
-            say("4. Only the difference was written", "One changed row, one new row, and a tombstone for the row that vanished.")
-            look("--from", seen)
+            print_heading(
+                "4. Only the difference was written", "One changed row, one new row, and a tombstone for the removed row."
+            )
+            show_topic("--from", end)
         finally:
-            # Not Ctrl-C: a demo in a shell's background has told its children to ignore that.
+            # SIGTERM, because the children of a background job of a shell ignore SIGINT.
             broker.terminate()
-    farewell(folder, address)
+    print_next_steps(folder, address)
 
 
 def wait_for(broker: subprocess.Popen[str]) -> str:
@@ -68,7 +72,7 @@ def changed(seed: str) -> str:
 
 
 def dbt(*arguments: str) -> None:
-    """Run a command of dbt in the project's folder; all of them in this process, so that Spark starts once."""
+    """Run a dbt command in the project's folder and in this process, so that Spark starts once."""
     print(f"$ dbt {' '.join(arguments)}", flush=True)
     done = dbtRunner().invoke([*arguments, "--profiles-dir", ".", "--use-colors" if sys.stdout.isatty() else "--no-use-colors"])
     print(flush=True)
@@ -76,8 +80,8 @@ def dbt(*arguments: str) -> None:
         sys.exit(f"dbt {arguments[0]} failed; its log: {PROJECT / 'logs' / 'dbt.log'}")
 
 
-def look(*arguments: str) -> str:
-    """Show the topic as a reader that knows nothing of dbt or Spark sees it; returns where its records end."""
+def show_topic(*arguments: str) -> str:
+    """Show the topic with a reader that uses neither dbt nor Spark; returns the offsets after the last records."""
     arguments = ("topic", TOPIC, *arguments)
     print(f"$ upsert-kafka {' '.join(arguments)}", flush=True)
     done = subprocess.run([program("upsert-kafka"), *arguments], check=False, stdout=subprocess.PIPE, text=True)
@@ -88,11 +92,11 @@ def look(*arguments: str) -> str:
 
 
 def program(name: str) -> str:
-    """A console script of the interpreter that runs this."""
+    """The path of a console script of this Python."""
     return str(Path(sys.executable).parent / name)
 
 
-def say(title: str, text: str = "") -> None:
+def print_heading(title: str, text: str = "") -> None:
     bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() and "NO_COLOR" not in os.environ else ("", "")
     print(f"\n{bold}{title}{plain}\n{text}\n" if text else f"\n{bold}{title}{plain}\n", flush=True)
 
@@ -101,17 +105,17 @@ def indented(text: str) -> str:
     return "".join(f"    {line}\n" if line else "\n" for line in text.rstrip().splitlines())
 
 
-def farewell(folder: str, address: str) -> None:
+def print_next_steps(folder: str, address: str) -> None:
     dbt_command, own_command = (shlex.quote(os.path.relpath(program(name), PROJECT)) for name in ("dbt", "upsert-kafka"))
-    say("What to try next")
+    print_heading("What to try next")
     print(f"""\
   cd {shlex.quote(folder)}
-  Run it again as it is: nothing is written. Change seeds/raw_pageviews.csv or the model, and see what is:
+  Run it again: nothing is written. Change seeds/raw_pageviews.csv or the model, and only the changes are written:
     {dbt_command} build --profiles-dir .
     {own_command} topic {TOPIC}
-  Keep the broker up in another terminal (it was at {address}) and read along with kcat or your application:
+  Keep the broker running in another terminal (it was at {address}) and read the topic with kcat or your application:
     {own_command} broker
-  Your own cluster: put host:port,host:port into profiles.yml as bootstrap_servers.
+  To use your own cluster, set bootstrap_servers in profiles.yml to host:port,host:port.
   All options of a model: docs/options.md
 """)
 

@@ -1,6 +1,6 @@
-"""dbt's own adapter suites run dbt many times inside one process: one Spark and one broker serve all of them.
+"""Fixtures of dbt's adapter suites. The suites run dbt inside pytest's process and share one Spark and one broker.
 
-They need a process of their own, because Spark's settings (Delta among them) are those of the first session.
+They do not run together with the other tests: a process has one Spark, and theirs needs Delta.
 """
 
 from __future__ import annotations
@@ -15,43 +15,39 @@ from dbt.tests.fixtures import project as suites
 from dbt.tests.fixtures.project import TestProjInfo
 from dbt.tests.util import get_connection
 
-from dbt.adapters.upsert_kafka import session
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
-from tests.adapter_suites.lengthy import LENGTHY
+from dbt.adapters.upsert_kafka.spark import session
+from tests.adapter_suites.nightly import NIGHTLY
 from tests.adapter_suites.spark_sql import in_spark_sql, without_database
-from tests.dbt_project import QUICK_SPARK
+from tests.dbt_project import QUICK_DELTA, QUICK_SPARK
 
 SPARK = {
     **QUICK_SPARK,
+    **QUICK_DELTA,
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.shuffle.partitions": 1,
     "spark.default.parallelism": 1,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Every statement here is another one, on a few rows: compiling it takes longer than interpreting it.
+    # Each statement is different and has few rows: generating code takes longer than interpreting the plan.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
-    # Delta reads its log with 50 tasks otherwise.
-    "spark.databricks.delta.snapshotPartitions": 1,
-    # Through another of Hadoop's interfaces, which starts no program (readlink) for every look at a file.
-    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
-    "spark.databricks.delta.stats.collect": "false",
 }
 
-# The suites' fixtures, below which ours take the place of some.
+# The suites' own fixtures. Those defined below replace some of them.
 globals().update({name: fixture for name, fixture in vars(suites).items() if isinstance(fixture, type(suites.project))})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.parent is not None and item.parent.name in LENGTHY:
-            item.add_marker("lengthy")
+        if item.parent is not None and item.parent.name in NIGHTLY:
+            item.add_marker("nightly")
 
 
 @pytest.fixture(scope="session")
 def profile(broker: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The profile of all suites; Spark runs with it already, so that the file format may be another in each of them."""
+    """The profile of all suites. Spark is started with Delta here, so that a class may choose another file format."""
     target: dict[str, Any] = {
         "bootstrap_servers": broker,
         "master": "local[2]",
@@ -65,19 +61,19 @@ def profile(broker: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 @pytest.fixture(scope="class")
 def dbt_profile_target(request: pytest.FixtureRequest, profile: dict[str, Any]) -> dict[str, Any]:
-    """Parquet, which is quicker, unless the class says `file_format = "delta"`: what merges needs that."""
+    """Parquet, which is faster, unless the class sets `file_format = "delta"`, which MERGE requires."""
     return {**profile, "file_format": getattr(request.cls, "file_format", "parquet")}
 
 
 @pytest.fixture(scope="class")
 def project(project_setup: TestProjInfo, project_files: None, dbt_profile_target: dict[str, Any]) -> TestProjInfo:
-    """The suites' own SQL is written for Postgres; their statements are run in Spark's spelling."""
+    """The suites' project. Its SQL is written for Postgres and is translated to Spark SQL."""
     as_written, file_format = project_setup.run_sql, dbt_profile_target["file_format"]
     for file in Path(project_setup.project_root, "snapshots").glob("*.sql"):
         file.write_text(without_database(file.read_text()))
 
     def run_sql(sql: str, fetch: str | None = None) -> Any:
-        # Postgres takes a literal as what the column is, and changes rows of any table; a setting holds for one connection.
+        # Postgres casts literals to the column's type and updates rows of any table. Settings last for one connection.
         settings = f"set spark.sql.storeAssignmentPolicy = legacy; set spark.sql.sources.default = {file_format}; "
         return as_written(settings + in_spark_sql(without_database(sql)), fetch)
 
@@ -94,7 +90,7 @@ def project(project_setup: TestProjInfo, project_files: None, dbt_profile_target
 
 @pytest.fixture(scope="class")
 def logs_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Not below the repository, where the suites' own fixture would write."""
+    """A temporary folder; the suites' own fixture writes into the repository."""
     folder = str(tmp_path_factory.mktemp("logs"))
     os.environ["DBT_LOG_PATH"] = folder
     yield folder
@@ -102,7 +98,7 @@ def logs_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many classes of the suites ran, which is what docs/dbt_compatibility.md lists."""
+    """Print the number of classes that ran, which docs/dbt_compatibility.md lists."""
     for outcome in ("passed", "failed", "error", "skipped"):
         reports = [report for report in terminalreporter.stats.get(outcome, []) if "adapter_suites" in report.nodeid]
         classes = {report.nodeid.rsplit("::", 1)[0] for report in reports}

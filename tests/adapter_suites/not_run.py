@@ -1,4 +1,4 @@
-"""The classes of dbt's adapter suites that are not run here, each with its reason; docs/dbt_compatibility.md shows them."""
+"""The classes of dbt's adapter suites that do not run here, each with its reason. docs/dbt_compatibility.md lists them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ REASONS = {
         "one of two: Spark escapes with a backslash, so BaseEscapeSingleQuotesBackslash runs"
     ),
 }
-# All classes of a folder.
+# Folders of which no class runs.
 FOLDERS = {"functions": NO_FUNCTIONS, "grants": NO_USERS, "materialized_view": NO_MATERIALIZED_VIEWS}
 
 
 def reason(suite: str) -> str | None:
-    """Why a class is not run; None where it must be."""
+    """Why a class does not run, or None if it has to."""
     return REASONS.get(suite) or FOLDERS.get(suite.partition(".")[0])

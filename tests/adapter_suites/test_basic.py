@@ -48,7 +48,7 @@ class TestIncrementalNotSchemaChange(BaseIncrementalNotSchemaChange):
 
 class TestIncrementalBadStrategy(BaseIncrementalBadStrategy):
     def test_incremental_invalid_strategy(self, project: TestProjInfo) -> None:
-        """dbt-spark names the strategies that there are, where others name a macro that is missing."""
+        """dbt-spark's message lists the valid strategies. Other adapters name the missing macro."""
         run_dbt(["seed"])
         results = run_dbt(["run", "--select", "incremental"], expect_pass=False)
         assert "Invalid incremental strategy provided: bad_strategy" in results.results[0].message

@@ -34,7 +34,7 @@ from dbt.tests.util import run_dbt
 
 
 class DropSchemas:
-    """The suite's project makes schemas of its own."""
+    """Drop the schemas that the suite's project creates."""
 
     @pytest.fixture(autouse=True)
     def clean_up(self, project: TestProjInfo) -> Iterator[None]:
@@ -124,7 +124,7 @@ class TestEmptyQueryComments(BaseEmptyQueryComments):
 
 
 class NoDatabase:
-    """As the suite does, but a relation of Spark has no database that could be compared."""
+    """The suite's check without the database, which relations of Spark do not have."""
 
     def run_and_inspect_cache(self, project: TestProjInfo, run_args: list[str] | None = None) -> None:
         for _ in range(2):

@@ -40,7 +40,7 @@ select id, color, date_day from (
 
 
 class Files:
-    """A suite's project, its types in Spark's words."""
+    """A suite's project with Spark's names of types."""
 
     files: ClassVar[dict[str, str]]
 
@@ -50,7 +50,7 @@ class Files:
 
 
 class Ddl(Files):
-    """Delta's tables, which can be replaced, and what dbt is to run for them."""
+    """Delta tables, which can be replaced, and the SQL that dbt should run for them."""
 
     file_format = "delta"
     sql = TABLE
@@ -61,7 +61,7 @@ class Ddl(Files):
 
 
 class SparkTypes(Files):
-    """A value, its type in YAML, and the type as dbt's table of differences has it."""
+    """A value, its type in YAML, and the type as dbt prints it in its table of differences."""
 
     @pytest.fixture
     def string_type(self) -> str:
@@ -108,7 +108,7 @@ class TestIncrementalConstraintsColumnsEqual(SparkTypes, BaseIncrementalConstrai
 
 
 class TestUpsertKafkaConstraintsColumnsEqual(SparkTypes, BaseConstraintsColumnsEqual):
-    """The same contract, before anything is published."""
+    """The contract is checked before anything is published."""
 
     files: ClassVar = {
         "my_model_wrong_order.sql": published(fixtures.my_model_wrong_order_sql),
@@ -118,7 +118,7 @@ class TestUpsertKafkaConstraintsColumnsEqual(SparkTypes, BaseConstraintsColumnsE
 
     @pytest.fixture(autouse=True)
     def published_types(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The suite writes this model for each type; its only column is the key."""
+        """The suite writes this model for each type. Its only column is the key."""
         key = "unique_key='wrong_data_type_column_name', full_refresh=true, materialized"
         sql = fixtures.my_model_data_type_sql.replace("materialized", key)
         monkeypatch.setattr(fixtures, "my_model_data_type_sql", published(sql))
@@ -161,7 +161,7 @@ select id, `from`, date_day from (
 
 
 class Violations(Files):
-    """Delta's words, of which a violation has one; a table is replaced before its constraints are added."""
+    """Messages of Delta. A table is replaced before its constraints are added."""
 
     file_format = "delta"
 
@@ -186,7 +186,7 @@ class TestIncrementalConstraintsRollback(Violations, BaseIncrementalConstraintsR
 
 
 class TestUpsertKafkaConstraintsRollback(Files, BaseConstraintsRollback):
-    """A row that breaks a constraint leaves the topic as it was."""
+    """A row that violates a constraint leaves the topic unchanged."""
 
     files: ClassVar = {"my_model.sql": published(fixtures.my_model_sql), "constraints_schema.yml": fixtures.model_schema_yml}
 
@@ -196,11 +196,11 @@ class TestUpsertKafkaConstraintsRollback(Files, BaseConstraintsRollback):
 
     @pytest.fixture(scope="class")
     def expected_error_messages(self) -> list[str]:
-        return ["1 rows have NULL in 'id', which has a not_null constraint", "the topic is untouched"]
+        return ["1 row has NULL in 'id', which has a not_null constraint", "the topic is untouched"]
 
 
 def sql_header(sql: str) -> dict[str, str]:
-    """The header of a Postgres session variable, as one of Spark's."""
+    """The suite's header sets a session variable of Postgres, this one a setting of Spark."""
     sql = sql.replace("set session time zone", "set time zone").replace("current_setting('timezone')", "current_timezone()")
     return {"my_model_contract_sql_header.sql": sql, "constraints_schema.yml": fixtures.model_contract_header_schema_yml}
 

@@ -47,7 +47,7 @@ class TestDocsGenReferences(BaseDocsGenReferences):
 class TestCatalogRelationTypes(CatalogRelationTypes):
     @pytest.fixture(scope="class", autouse=True)
     def models(self) -> dict[str, str]:
-        """A topic in the place of Postgres' materialized view."""
+        """A topic instead of Postgres' materialized view."""
         topic = "{{ config(materialized='upsert_kafka', unique_key='id') }} select 1 as id"
         return {"my_table.sql": catalog_files.MY_TABLE, "my_view.sql": catalog_files.MY_VIEW, "my_topic.sql": topic}
 
@@ -68,7 +68,7 @@ class TestCatalogRelationTypes(CatalogRelationTypes):
         assert stats["topic"] == f"{project.test_schema}.my_topic"
         assert (stats["partitions"], stats["records"], stats["cleanup_policy"]) == (1, 1, "compact")
         assert int(stats["bytes"] or 0) > 0
-        assert stats["retention"] == "last per key"
+        assert stats["retention"] == "last record per key"
         assert str(stats["last_record"]).startswith("20")
 
 

@@ -40,7 +40,7 @@ FIELDS = (
     "invocation_id",
     "thread_id",
 )
-# As in the suites; Postgres' "vacuum" stands for any statement outside the transaction.
+# As in the suites. Postgres' "vacuum" is an example of a statement outside the transaction.
 OUTSIDE = {"sql": "describe {{ this.schema }}.on_model_hook", "transaction": False}
 HOOKS = {"pre-hook": [MODEL_PRE_HOOK, OUTSIDE], "post-hook": [OUTSIDE, MODEL_POST_HOOK]}
 
@@ -52,7 +52,7 @@ def create(project: TestProjInfo, table: str) -> None:
 
 
 def check(project: TestProjInfo, table: str, state: str, count: int) -> None:
-    """The hooks ran so often, each with what dbt knows of this target."""
+    """Check the number of hooks that ran, and that each got the variables of this target."""
     rows = project.run_sql(f"select * from {project.test_schema}.{table} where test_state = '{state}'", fetch="all")
     assert len(rows) == count
     for row in rows:
@@ -67,7 +67,7 @@ def check(project: TestProjInfo, table: str, state: str, count: int) -> None:
 
 
 class HookTable:
-    """The table that the hooks write to."""
+    """Create the table that the hooks write to."""
 
     @pytest.fixture(scope="class", autouse=True)
     def setUp(self, project: TestProjInfo) -> None:
@@ -78,7 +78,7 @@ class HookTable:
 
 
 class HooksOfModels(HookTable):
-    """The hooks in the project's file."""
+    """The hooks are in dbt_project.yml."""
 
     hooks: ClassVar[dict[str, Any]] = HOOKS
 
@@ -112,7 +112,7 @@ class TestPrePostModelHooksInConfigWithCount(HooksOfModels, BasePrePostModelHook
 
 
 class TestPrePostModelHooksOnUpsertKafka(HooksOfModels, BasePrePostModelHooks):
-    """The same hooks around a publication."""
+    """The same hooks on a model that publishes."""
 
     hooks: ClassVar = {**HOOKS, "+materialized": "upsert_kafka", "+unique_key": "id"}
 
@@ -122,7 +122,7 @@ class TestPrePostModelHooksOnUpsertKafka(HooksOfModels, BasePrePostModelHooks):
 
 
 class TestHookRefsOfUpsertKafka(HookTable, BaseHookRefs):
-    """A hook that reads a topic: the models of the suite, published."""
+    """A hook reads a topic: the suite's models are published."""
 
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ class TestPythonSample(BasePythonSampleTests):
     pass
 
 
-# Without pandas on Spark, which can't be imported with pandas 3, and Koalas, which it was called before.
+# Without pandas on Spark (also called Koalas), which can't be imported with pandas 3.
 MODELS = {"pandas_df.py": PANDAS_MODEL, "pyspark_df.py": PYSPARK_MODEL}
 
 
@@ -49,7 +49,7 @@ class TestPySpark(BasePySparkTests):
 
 
 class TestPySparkOnUpsertKafka(BasePySparkTests):
-    """What a Python model returns, published."""
+    """A Python model whose result is published."""
 
     @pytest.fixture(scope="class")
     def project_config_update(self) -> dict[str, object]:

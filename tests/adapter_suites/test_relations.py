@@ -1,4 +1,4 @@
-"""dbt's suites of relations: aliases, ephemeral models, many at once, and models that become another kind of relation."""
+"""dbt's suites of relations: aliases, ephemeral models, concurrency, and models whose materialization changes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestConcurrency(BaseConcurrency):
 
 
 def compiled(name: str) -> str:
-    """What was run for a model, without white space and numbers."""
+    """The SQL that ran for a model, without white space and numbers."""
     with open(os.path.join("target", "run", "test", "models", f"{name}.sql")) as file:
         return "".join(re.sub(r"\d+", "", file.read()).split())
 
@@ -91,7 +91,7 @@ class TestChangeRelationType(BaseChangeRelationTypeValidator):
 
 
 class TestChangeRelationTypeWithUpsertKafka(BaseChangeRelationTypeValidator):
-    """A model becomes a topic and something else again, both ways."""
+    """A model becomes a topic, and a topic becomes another relation."""
 
     @pytest.fixture(scope="class")
     def project_config_update(self) -> dict[str, object]:
@@ -110,7 +110,7 @@ class TestDropSchemaNamed(BaseDropSchemaNamed):
 
 class TestSimpleCopy(SimpleCopyBase):
     def test_simple_copy_with_materialized_views(self, project: TestProjInfo) -> None:
-        """Spark has no materialized views: an unrelated table and a view over it stand for them."""
+        """Spark has no materialized views. An unrelated table and a view of it are used instead."""
         project.run_sql("create table {schema}.unrelated_table (id int)")
         project.run_sql("create view {schema}.unrelated_view as select * from {schema}.unrelated_table")
         assert len(run_dbt(["seed"])) == 1

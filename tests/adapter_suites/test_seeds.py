@@ -26,7 +26,7 @@ from dbt.tests.util import copy_file, run_dbt
 
 
 class NoCascade:
-    """Dropping a table leaves the views over it in Spark's catalog: they are there, and read the table that comes next."""
+    """If a table is dropped, its views stay in Spark's catalog and read the next table of the same name."""
 
     def _check_relation_end_state(self, run_result: list[object], project: TestProjInfo, exists: bool) -> None:
         super()._check_relation_end_state(run_result, project, exists=True)  # type: ignore[misc]
@@ -54,7 +54,7 @@ class TestSeedWithUniqueDelimiter(BaseSeedWithUniqueDelimiter):
 
 class TestSeedWithWrongDelimiter(BaseSeedWithWrongDelimiter):
     def test_seed_with_wrong_delimiter(self, project: TestProjInfo) -> None:
-        """The whole line is one column: Spark takes any name if it is quoted, and refuses this one without quotes."""
+        """The whole line is one column. Its name is valid in Spark only if it is quoted."""
         [seeded] = run_dbt(["seed"], expect_pass=False)
         assert "PARSE_SYNTAX_ERROR" in seeded.message
 
@@ -80,7 +80,7 @@ class TestSimpleSeedWithBOM(BaseSimpleSeedWithBOM):
 
 
 class TestSeedSpecificFormats(BaseSeedSpecificFormats):
-    """With an alias for the file with dots in its name, which would be parts of a Spark name."""
+    """The file with dots in its name has an alias, because dots separate the parts of a name in Spark."""
 
     @pytest.fixture(scope="class")
     def project_config_update(self) -> dict[str, object]:
@@ -114,7 +114,7 @@ class TestSimpleSeedColumnOverride(BaseSimpleSeedColumnOverride):
 
 
 class TestExactValues:
-    """Ours: what a file says is what the table has."""
+    """Not a suite of dbt: the table has the values of the file."""
 
     @pytest.fixture(scope="class")
     def seeds(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""dbt's suites of snapshots. All of them merge, so all are Delta's."""
+"""dbt's suites of snapshots. All use MERGE and therefore Delta."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Delta:
 class NewColumn(Delta):
     @pytest.fixture(scope="class")
     def source_alter_sql(self) -> str:
-        """A new column and its values; Delta takes no default for one that is added."""
+        """Add a column and set its values. Delta has no defaults for added columns."""
         table = "{database}.{schema}.src_customers"
         return f"alter table {table} add column dummy_column string; update {table} set dummy_column = 'dummy_value'"
 
@@ -62,7 +62,7 @@ class TestSnapshotInvalidColumnNames(Delta, BaseSnapshotInvalidColumnNames):
 class TestSnapshotDbtValidToCurrent(Delta, BaseSnapshotDbtValidToCurrent):
     @pytest.fixture(autouse=True)
     def in_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The suite takes rows by their number, as Postgres has them: the first versions by id, then the second ones."""
+        """The suite expects the rows in Postgres' order: the first versions by id, then the second ones."""
         version = "row_number() over (partition by id order by test_valid_from) as version"
         ordered = f"from (select *, {version} from {{schema}}.snapshot_actual) order by version, id"
 

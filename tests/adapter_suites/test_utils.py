@@ -48,7 +48,7 @@ from dbt.tests.adapter.utils.test_string_literal import BaseStringLiteral
 from dbt.tests.adapter.utils.test_timestamps import BaseCurrentTimestamps
 from dbt.tests.adapter.utils.test_validate_sql import BaseValidateSqlMethod
 
-# A seed's numbers are bigint and double unless it says otherwise; EXCEPT tells those from int and float.
+# Numbers of a seed are bigint and double by default. EXCEPT treats int and float as different.
 TYPED = """
 seeds:
   - name: expected
@@ -131,7 +131,7 @@ class TestGenerateSeries(BaseGenerateSeries):
 class TestGetIntervalsBetween(BaseGetIntervalsBetween):
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
-        """With dates in ISO's order."""
+        """Dates in ISO format."""
         sql = fixture_get_intervals_between.models__test_get_intervals_between_sql
         sql = sql.replace("09/01/2023", "2023-09-01").replace("09/12/2023", "2023-09-12")
         yml = fixture_get_intervals_between.models__test_get_intervals_between_yml
@@ -209,7 +209,7 @@ class TestCurrentTimestamps(BaseCurrentTimestamps):
 
     @pytest.fixture(scope="class")
     def expected_sql(self) -> None:
-        """Postgres' text of the three macros is none of ours."""
+        """The suite expects the SQL of Postgres."""
 
 
 class TestValidateSqlMethod(BaseValidateSqlMethod):

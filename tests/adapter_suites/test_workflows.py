@@ -1,4 +1,4 @@
-"""What people do with a project of topics: list, compile, unit tests, clone, defer, state, retry, operations, all ours."""
+"""Workflows of a project with topics: list, compile, unit tests, clone, defer, state, retry, operations. Not suites of dbt."""
 
 from __future__ import annotations
 
@@ -59,36 +59,36 @@ class TestTopicsInWorkflows:
         state.mkdir()
         shutil.copy(Path(project.project_root) / "target" / "manifest.json", state)
 
-        # A clone is a view over the same topic: nothing is published.
+        # A clone is a view of the same topic. Nothing is published.
         run_dbt(["clone", "--state", "state", "--target", "dev", "--select", "buyers"])
         assert self.rows(project, f"{project.test_schema}_dev.buyers") == [("ann", 10), ("bob", 20)]
         lines = run_dbt_and_capture(["run-operation", "list_topics"])[1]
         [line] = re.findall(rf"buyers: topic '{project.test_schema}.buyers', partitions 1, records 2.*", lines)
-        assert line.endswith(", lag 0")
+        assert ", lag 0, owner model buyers of project test, environment default, schema " in line
 
-        # What changed runs in development and reads the rest, the topic among it, from production.
+        # Modified models run in development and read all others, also the topic, from production.
         write_file("select count(*) + 0 as buyers from {{ ref('buyers') }}", project.project_root, "models", "report.sql")
         deferred = ["run", "--target", "dev", "--state", "state", "--defer", "--favor-state", "--select", "state:modified"]
         assert [result.node.name for result in run_dbt(deferred)] == ["report"]
         assert self.rows(project, f"{project.test_schema}_dev.report") == [(2,)]
 
-        # A failed run goes on where it failed.
+        # dbt retry runs what failed.
         write_file(REPORT.replace("count(*)", "count(no_such)"), project.project_root, "models", "report.sql")
         run_dbt(["run"], expect_pass=False)
         write_file(REPORT, project.project_root, "models", "report.sql")
         assert [result.node.name for result in run_dbt(["retry"])] == ["report"]
 
-        # A model that becomes a view leaves a topic, and says so.
+        # A model that becomes a view leaves its topic and logs this.
         write_file(BUYERS.replace("upsert_kafka", "view"), project.project_root, "models", "buyers.sql")
         told = run_dbt_and_capture(["run", "--select", "buyers"])[1]
-        assert f"buyers: is a view now; its topic '{project.test_schema}.buyers' is left as it is" in told
+        assert f"buyers: is a view now; its topic '{project.test_schema}.buyers' is not deleted" in told
 
-        # A model that is gone leaves a topic, which is listed, and deleted when asked to.
+        # The topic of a removed model is listed, and deleted on request.
         for name in ("buyers.sql", "report.sql", "schema.yml"):
             (Path(project.project_root) / "models" / name).unlink()
         dry = run_dbt_and_capture(["run-operation", "drop_orphan_topics"])[1]
-        assert f"topic '{project.test_schema}.buyers': made for {project.test_schema}.buyers" in dry
-        assert "dry run, nothing deleted" in dry
+        assert f"topic '{project.test_schema}.buyers': created for {project.test_schema}.buyers" in dry
+        assert "dry run: nothing is deleted" in dry
         dropped = run_dbt_and_capture(["run-operation", "drop_orphan_topics", "--args", "{dry_run: false}"])[1]
         assert f"dropped: topic '{project.test_schema}.buyers'" in dropped
         assert "no orphans" in run_dbt_and_capture(["run-operation", "orphan_topics"])[1]

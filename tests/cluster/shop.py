@@ -1,4 +1,4 @@
-"""A project with the core of what this adapter does, and what its topics must hold, wherever Spark runs."""
+"""A project with the core features of the adapter, and the expected records of its topics, for every kind of Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from tests.dbt_project import Project
 from tests.services import read_topic
 
-# The second day: ten rows are gone, a hundred say another thing, five are new.
+# On the second day ten rows are missing, a hundred have another name, five are new.
 SELECT = """\
 {% set day = var('day', 1) %}
 select cast(id as int) as id, concat('day ', if(id >= 100, {{ day }}, 1)) as name
@@ -27,20 +27,20 @@ FILES = {
     "models/per_day.sql": "{{ config(materialized='table') }} select name, count(*) as n from {{ ref('exact') }} group by name",
     "models/tests.yml": json.dumps({"models": [{"name": "placed", "columns": [{"name": "id", "data_tests": ["unique"]}]}]}),
     "tests/only_today.sql": "select * from {{ ref('per_day') }} where name <> 'day 1' and name <> 'day {{ var('day', 1) }}'",
-    "tests/all_are_there.sql": "select count(*) from {{ ref('exact') }} having count(*) <> {{ {1: 200, 2: 195}[var('day', 1)] }}",
+    "tests/no_row_lost.sql": "select count(*) from {{ ref('exact') }} having count(*) <> {{ {1: 200, 2: 195}[var('day', 1)] }}",
     "placing.py": "def by_last_digit(key, value, partitions):\n    return int(chr(key[-2])) % partitions\n",
 }
 
 
 def run_two_days(project: Project) -> None:
-    """Publish, then in another process test what is there, publish what changed, and test again."""
+    """Publish; then in another process run the tests, publish the changes, and run the tests again."""
     first = project.succeed("run")
     assert [first.message(name) for name in CONFIGS] == [CHANGES[0]] * 3
     _check(project, 1)
     later = ("--vars", "day: 2")
     with project.one_process():
         project.succeed("test")
-        assert project.run("test", "--select", "all_are_there", *later).exit_code == 1
+        assert project.run("test", "--select", "no_row_lost", *later).exit_code == 1
         second = project.succeed("build", *later)
     assert [second.message(name) for name in CONFIGS] == [CHANGES[1]] * 3
     _check(project, 2)
@@ -53,7 +53,7 @@ def _check(project: Project, day: int) -> None:
         records = read_topic(project.profile["bootstrap_servers"], f"{project.profile['schema']}.{name}")
         latest = {record.key.decode(): record.value for record in records if record.key is not None}
         assert {key: value.decode() for key, value in latest.items() if value is not None} == expected
-        # A message per row on the first day, and one per change on the second.
+        # One record per row on the first day, one per change on the second.
         assert len(records) == (200 if day == 1 else 315)
         if name == "placed":
             assert all(record.partition == int(json.loads(record.key or b"")["id"]) % 10 % 3 for record in records)

@@ -1,4 +1,4 @@
-"""Spark behind a Spark Connect server: the same models, and one line for what the server lacks, before anything is written."""
+"""Spark behind a Spark Connect server: the same models work, and one line reports what a server lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 from dbt.adapters.upsert_kafka.embedded.node import LOOPBACK, free_ports
 from dbt.adapters.upsert_kafka.java import fetch_jars
-from dbt.adapters.upsert_kafka.session import INSIDE_SPARK, kafka_jars
+from dbt.adapters.upsert_kafka.spark.settings import INSIDE_SPARK, kafka_jars
 from tests.cluster import shop
 from tests.dbt_project import Project
 from tests.spark_cluster import ConnectServer
@@ -25,15 +25,15 @@ def server() -> Iterator[ConnectServer]:
         yield running
 
 
-def test_topics_follow_their_selects(server: ConnectServer, dbt_project: Callable[..., Project]) -> None:
+def test_topics_equal_their_selects(server: ConnectServer, dbt_project: Callable[..., Project]) -> None:
     shop.run_two_days(dbt_project(shop.FILES, remote=server.remote))
 
 
-def test_what_a_server_lacks_is_said_in_one_line(server: ConnectServer, dbt_project: Callable[..., Project]) -> None:
-    [nobody] = free_ports(1)
+def test_server_that_cannot_be_used_is_reported_in_one_line(server: ConnectServer, dbt_project: Callable[..., Project]) -> None:
+    [unused_port] = free_ports(1)
     with ConnectServer() as bare:
         targets: dict[str, dict[str, Any]] = {
-            "nobody": {"remote": f"sc://{LOOPBACK}:{nobody}"},
+            "no_server": {"remote": f"sc://{LOOPBACK}:{unused_port}"},
             "jars": {"remote": bare.remote},
             "secret": {"remote": f"{server.remote}/;user_id=ann", "kafka": {"sasl.jaas.config": JAAS}},
             "static": {"remote": server.remote, "spark": {"spark.executor.memory": "1g"}},
@@ -42,12 +42,17 @@ def test_what_a_server_lacks_is_said_in_one_line(server: ConnectServer, dbt_proj
         outputs = {name: {**project.profile, **more} for name, more in targets.items()}
         project.write({"profiles.yml": yaml.safe_dump({"shop": {"target": "jars", "outputs": outputs}})})
         with project.one_process():
-            said = {name: project.run("run", "--target", name) for name in targets}
-    assert all(outcome.exit_code for outcome in said.values()), said
-    assert f"No Spark Connect server answered at 'sc://{LOOPBACK}:{nobody}'" in said["nobody"].output
-    lacking = f"at '{bare.remote}' has no Kafka jars, and they can't be sent to it: start it with --packages org.apache.spark:"
-    assert lacking in said["jars"].output
-    assert f"at '{server.remote}' lacks secrets of the profile's kafka:, which are never sent" in said["secret"].output
-    assert "with the environment variable DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG" in said["secret"].output
-    assert f"at '{server.remote}' does not take spark.executor.memory: remove it from spark" in said["static"].output
-    assert not any("hidden" in outcome.output or "at org.apache" in outcome.output for outcome in said.values())
+            outcomes = {name: project.run("run", "--target", name) for name in targets}
+    assert all(outcome.exit_code for outcome in outcomes.values()), outcomes
+    assert f"No Spark Connect server answered at 'sc://{LOOPBACK}:{unused_port}'" in outcomes["no_server"].output
+    lacking = (
+        f"at '{bare.remote}' has no Kafka jars, and a client cannot send them. Start the server with --packages org.apache.spark:"
+    )
+    assert lacking in outcomes["jars"].output
+    assert f"at '{server.remote}' lacks secrets of `kafka` in your profile, which are never sent" in outcomes["secret"].output
+    assert "with the environment variable DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG" in outcomes["secret"].output
+    assert (
+        f"at '{server.remote}' refused spark.executor.memory: a client cannot change this. Remove it from spark"
+        in outcomes["static"].output
+    )
+    assert not any("hidden" in outcome.output or "at org.apache" in outcome.output for outcome in outcomes.values())

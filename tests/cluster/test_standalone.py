@@ -1,4 +1,4 @@
-"""A Spark cluster whose workers have neither dbt nor this package: what runs there comes with the job."""
+"""A Spark cluster whose workers have neither dbt nor this package: the code of the tasks is sent with the job."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def standalone() -> Iterator[StandaloneSpark]:
         yield spark
 
 
-def test_topics_follow_their_selects(standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project]) -> None:
+def test_topics_equal_their_selects(standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project]) -> None:
     shop.run_two_days(dbt_project(shop.FILES, bootstrap_servers=kafka.bootstrap_servers, **standalone.profile))
 
 
-def test_an_executor_killed_in_a_transaction_leaves_all_or_nothing(
+def test_executor_killed_in_a_transaction_leaves_all_records_or_none(
     standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project], topic_name: str
 ) -> None:
-    scene = Scene(None, kafka, topic_name, config={"cleanup.policy": "compact"})  # type: ignore[arg-type] # dbt has the rows
+    scene = Scene(None, kafka, topic_name, config={"cleanup.policy": "compact"})  # type: ignore[arg-type]  # the rows come from dbt
     project = dbt_project({"models/many.sql": MODEL}, bootstrap_servers=kafka.bootstrap_servers, **standalone.profile)
     command = ["run", "--vars", json.dumps({"topic": topic_name})]
     with scene.watched():
@@ -65,16 +65,16 @@ def test_an_executor_killed_in_a_transaction_leaves_all_or_nothing(
 
 
 def writing_executor(spark: StandaloneSpark, kafka: Cluster) -> int:
-    """An executor whose Python is connected to the broker."""
+    """The process id of an executor whose Python worker is connected to the broker."""
     found: list[int] = []
 
-    def look() -> bool:
+    def find() -> bool:
         executors = [pid for pid, command in descendants(os.getpid()).items() if b"CoarseGrainedExecutorBackend" in command]
         port = kafka.brokers[0].node.port
         found[:] = [pid for pid in executors if connections(port, *descendants(pid))]
         return bool(found)
 
-    wait_for(look, "an executor that writes")
+    wait_for(find, "an executor that writes")
     return found[0]
 
 

@@ -1,4 +1,7 @@
-"""Change events that Flink 2.2 wrote, written by our formats from the same rows: the same bytes, and read back the same."""
+"""CDC formats encode rows to the bytes that Flink 2.2 wrote, and decode these bytes to the rows.
+
+The origin of the bytes is described in flink_2_2_changes.json.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def format_and_side(case: dict[str, Any], schema: StructType) -> tuple[Changelog
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_inserted_rows_give_the_events_that_flink_wrote(case: dict[str, Any], spark: SparkSession) -> None:
+def test_inserts_are_encoded_to_the_bytes_of_flink(case: dict[str, Any], spark: SparkSession) -> None:
     frame = spark.sql(rows_sql())
     format, side = format_and_side(case, frame.schema)
     row = f"named_struct({', '.join(f'{quote_literal(name)}, {name}' for name in frame.columns)})"
@@ -43,7 +46,7 @@ def test_inserted_rows_give_the_events_that_flink_wrote(case: dict[str, Any], sp
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_events_that_flink_wrote_give_the_rows(case: dict[str, Any], spark: SparkSession) -> None:
+def test_bytes_of_flink_are_decoded_to_the_rows(case: dict[str, Any], spark: SparkSession) -> None:
     frame = spark.sql(rows_sql())
     format, side = format_and_side(case, frame.schema)
     values = ", ".join(f"(CAST({quote_literal(value)} AS BINARY))" for value in case["values"])

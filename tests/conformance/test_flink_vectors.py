@@ -1,4 +1,7 @@
-"""Every record that Flink 2.2 wrote, written by our formats from the same rows: the same bytes (origin: flink_2_2.json)."""
+"""Formats encode rows to the bytes that Flink 2.2 wrote, and decode these bytes to the rows.
+
+The origin of the bytes is described in flink_2_2.json.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from dbt.adapters.upsert_kafka.sql import quote_identifier
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "flink_2_2.json").read_text())["cases"]
 
 IMPOSSIBLE = {
-    ("avro", "avro_ltz"): "Flink says timestamp-micros in its schema and writes milliseconds: readers would get dates in 1970",
+    ("avro", "avro_ltz"): "Flink's schema has timestamp-micros, but Flink writes milliseconds; readers would get dates in 1970",
 }
-# What csv can't tell apart (see formats/csv.py), by row: the value that comes back.
-READ_BACK_OTHERWISE: dict[tuple[str, str], dict[int, Any]] = {
+# Rows that are decoded to other values, because csv is ambiguous (see formats/csv.py): the decoded value by row number.
+DECODED_DIFFERENTLY: dict[tuple[str, str], dict[int, Any]] = {
     ("csv", "string"): {0: None},
     ("csv", "binary"): {1: None},
     ("csv", "array_string"): {0: ["a", "b c", "d", "e"]},
@@ -31,18 +34,19 @@ def identity(case: dict[str, Any]) -> str:
     return f"{case['format']}-{case['name']}-{case['value_fields_include']}"
 
 
-def parameters(wanted: str) -> list[Any]:
+def parameters(key: str) -> list[Any]:
+    """The cases that have this key: `records` or `error`."""
     params = []
     for case in CASES:
         reason = IMPOSSIBLE.get((case["format"], case["name"]))
         marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
-        if wanted in case:
+        if key in case:
             params.append(pytest.param(case, id=identity(case), marks=marks))
     return params
 
 
 def options_of(case: dict[str, Any], role: str) -> dict[str, Any]:
-    """`value.csv.field-delimiter` of a WITH clause to this side's short names, typed."""
+    """The format options of one side by short names, from options such as `value.csv.field-delimiter`."""
     options: dict[str, Any] = {}
     for option, value in case["options"].items():
         side, _, name = option.split(".", 2)
@@ -76,7 +80,7 @@ def rows_of(case: dict[str, Any], spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession) -> dict[str, list[list[str]]]:
-    """The records of all cases, in one job that runs the generated code as a run of dbt does."""
+    """The encoded rows of all cases, from one Spark job. Like a run of dbt, the job uses generated code."""
     queries = []
     for case in CASES:
         if "records" in case:
@@ -95,12 +99,12 @@ def written(spark: SparkSession) -> dict[str, list[list[str]]]:
 
 
 @pytest.mark.parametrize("case", parameters("records"))
-def test_rows_give_the_bytes_that_flink_wrote(case: dict[str, Any], written: dict[str, list[list[str]]]) -> None:
+def test_rows_are_encoded_to_the_bytes_of_flink(case: dict[str, Any], written: dict[str, list[list[str]]]) -> None:
     assert written[identity(case)] == case["records"]
 
 
 @pytest.mark.parametrize("case", parameters("records"))
-def test_bytes_that_flink_wrote_give_the_rows(case: dict[str, Any], spark: SparkSession) -> None:
+def test_bytes_of_flink_are_decoded_to_the_rows(case: dict[str, Any], spark: SparkSession) -> None:
     frame = rows_of(case, spark)
     format = formats.get(case["format"])
     key, value = sides_of(case, frame)
@@ -109,11 +113,11 @@ def test_bytes_that_flink_wrote_give_the_rows(case: dict[str, Any], spark: Spark
     decoded = spark.sql(
         f"SELECT {format.decode(key, 'k')} AS k, {format.decode(value, 'v')} AS v FROM VALUES {records} AS t(k, v)"
     )
-    otherwise = READ_BACK_OTHERWISE.get((case["format"], case["name"]), {})
+    different = DECODED_DIFFERENTLY.get((case["format"], case["name"]), {})
     for side, name in ((key, "k"), (value, "v")):
         expected = frame.select(*[quote_identifier(f.column) for f in side.fields])
         rows = [
-            tuple(row) if name == "k" or i not in otherwise else (*row[:-1], otherwise[i])
+            tuple(row) if name == "k" or i not in different else (*row[:-1], different[i])
             for i, row in enumerate(expected.collect())
         ]
         got = decoded.select(*[f"{name}.{quote_identifier(f.column)}" for f in side.fields])
@@ -122,12 +126,12 @@ def test_bytes_that_flink_wrote_give_the_rows(case: dict[str, Any], spark: Spark
 
 
 @pytest.mark.parametrize("case", parameters("error"))
-def test_what_flink_refuses_is_refused_with_the_column_and_the_way_out(case: dict[str, Any], spark: SparkSession) -> None:
+def test_types_that_flink_refuses_are_refused_with_the_column_and_a_remedy(case: dict[str, Any], spark: SparkSession) -> None:
     frame = rows_of(case, spark)
     format = formats.get(case["format"])
     _, value = sides_of(case, frame)
     if case["spark_types"][1] == "timestamp_ntz":
-        # Spark's type has no precision: what Flink refuses by type, we refuse by the first row that would lose digits.
+        # Flink refuses the type by its precision. Spark's type has no precision, so that the first row with microseconds fails.
         with pytest.raises(Exception, match=r"column 'v' has microseconds.*set avro_timestamp_mapping_legacy=false"):
             frame.selectExpr(format.encode(value)).collect()
         return

@@ -1,4 +1,4 @@
-"""A broker of the fault tests' own, which they may kill, and a topic for each test."""
+"""Fixtures of the fault tests: a broker that tests may kill, and a topic for each test."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.faults.scene import Scene
 from tests.services import Cluster
 
 SWIFT = {
-    # Transactions that are over their time are found within this, not within ten seconds.
+    # Default: 10 s until a broker aborts a transaction that has timed out.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    # A killed broker may come back this soon.
+    # A killed broker may be restarted as soon as its session has expired.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
-    # A quota counts the last two seconds, so a fast write does not throttle the slow one that a later test starts.
+    # A quota looks at the last two seconds only, so that a fast write does not throttle the write of a later test.
     "quota.window.num": "2",
 }
 AUTHORIZED = {
@@ -33,5 +33,5 @@ def fault_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def scene(spark: SparkSession, fault_cluster: Cluster, topic_name: str) -> Scene:
-    """A topic of four partitions on the broker that may be killed."""
+    """A topic with four partitions on the broker that tests may kill."""
     return Scene(spark, fault_cluster, topic_name)

@@ -1,6 +1,6 @@
-"""The stage of a fault: a topic, a sink that writes to it in the background, and what can be seen and done meanwhile.
+"""Set-up of a fault test: a topic, a sink that writes to it in the background, and functions to observe and disturb the write.
 
-Stages of a write are recognised by what the broker tells, and held by stopping a process; the code under test has no hooks.
+The code under test has no hooks. Tests recognise the steps of a write by the state of the broker, and stop it there with SIGSTOP.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin._partitions import OffsetSpec
-from kafka.admin._transactions import TransactionState
+from kafka.admin import OffsetSpec, TransactionState
 from kafka.errors import KafkaError, TransactionalIdNotFoundError
 from kafka.protocol.admin import AlterClientQuotasRequest
 from pyspark.sql import DataFrame, SparkSession
 
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.sinks import Delivery, Target
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
 from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
@@ -33,7 +32,7 @@ DONE = (TransactionState.EMPTY, TransactionState.COMPLETE_ABORT, TransactionStat
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Look until it is so; a broker that is down for a moment is asked again."""
+    """Wait until a condition is true. Errors of a broker that is down for a while are ignored."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         try:
@@ -42,11 +41,11 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
         except KafkaError:
             time.sleep(0.2)
         time.sleep(0.01)
-    raise AssertionError(f"waited {PATIENCE:.0f} s in vain for: {what}")
+    raise AssertionError(f"timed out after {PATIENCE:.0f} s, waiting for {what}")
 
 
 class Scene:
-    """One topic and who writes to it."""
+    """One topic and a sink that writes to it."""
 
     def __init__(
         self, spark: SparkSession, cluster: Cluster, topic: str, partitions: int = 4, config: Mapping[str, str] | None = None
@@ -62,16 +61,16 @@ class Scene:
         self.admin.create_topics({self.topic: spec}, wait_for_metadata=True)
 
     def recreate(self, config: Mapping[str, str]) -> None:
-        """The same topic with other settings."""
+        """Create the topic again with other settings."""
         self.delete()
         self.create(config)
 
     def delete(self) -> None:
         self.admin.delete_topics([self.topic])
-        wait_for(lambda: self.topic not in self.admin.list_topics(), "the topic to be gone")
+        wait_for(lambda: self.topic not in self.admin.list_topics(), "the deletion of the topic")
 
     def rows(self, number: int, value: str = "concat('value of ', id)") -> DataFrame:
-        """Records with the numbers from 0 as keys, computed and kept as a run's changes are."""
+        """Records with the keys 0, 1, 2, ..., checkpointed like the changes of a run."""
         columns = [
             "CAST(CAST(id AS STRING) AS BINARY) AS key",
             f"CAST(CAST({value} AS STRING) AS BINARY) AS value",
@@ -82,13 +81,15 @@ class Scene:
     def deliver(self, rows: DataFrame, guarantee: str = "exactly-once", **properties: str) -> Delivery:
         given = {name.replace("_", "."): value for name, value in properties.items()}
         kafka = KafkaSettings(self.cluster.bootstrap_servers, {"delivery.timeout.ms": str(int(PATIENCE * 1000)), **given})
-        if guarantee == "exactly-once":
-            return TransactionSink().deliver(rows, Target(self.topic, self.partitions, kafka, self.transactional_id))
-        return SparkSink("at-least-once").deliver(rows, Target(self.topic, self.partitions, kafka))
+        with kafka.admin() as admin:
+            if guarantee == "exactly-once":
+                target = Target(self.topic, self.partitions, kafka, admin, self.transactional_id)
+                return TransactionSink().deliver(rows, target)
+            return SparkSink("at-least-once").deliver(rows, Target(self.topic, self.partitions, kafka, admin))
 
     @contextmanager
     def delivering(self, rows: DataFrame, guarantee: str = "exactly-once", **properties: str) -> Iterator[Future[Delivery]]:
-        """Deliver in the background, slowly until `go_on`; here when the first messages are written."""
+        """Deliver in the background, slowly until `go_on` is called. Returns when the first messages are written."""
         self.slow_down()
         before = self.written()
         with ThreadPoolExecutor(1) as pool:
@@ -99,7 +100,7 @@ class Scene:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Follow the topic as a read_committed reader does; it must have seen what is committed in the end, and nothing else."""
+        """Check that a read_committed consumer, reading all the time, gets exactly the records that are committed at the end."""
         over = Event()
         with ThreadPoolExecutor(1) as pool:
             following = pool.submit(self._follow, over)
@@ -110,7 +111,7 @@ class Scene:
         assert following.result() == [(record.partition, record.offset) for record in self.records()]
 
     def _follow(self, over: Event) -> list[tuple[int, int]]:
-        """Partition and offset of every record that a reader was given until the end."""
+        """Partition and offset of every record that a consumer gets until the end."""
         servers = self.cluster.bootstrap_servers
         consumer = KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest", isolation_level="read_committed")
         partitions = [TopicPartition(self.topic, p) for p in range(self.partitions)]
@@ -125,29 +126,29 @@ class Scene:
         return sorted(seen)
 
     def slow_down(self, bytes_per_second: float = 8_000) -> None:
-        """Let all producers together write no more than this to a broker."""
+        """Limit what all producers together may write to a broker."""
         self._limit(bytes_per_second)
 
     def go_on(self) -> None:
-        """Full speed."""
+        """Remove the limit."""
         self._limit(None)
 
     def records(self, isolation_level: str = "read_committed") -> list[Record]:
         return read_topic(self.cluster.bootstrap_servers, self.topic, isolation_level)
 
     def keys(self, isolation_level: str = "read_committed") -> list[int]:
-        """The numbers that are keys in the topic, sorted, each as often as it is there."""
+        """The keys of all records, as sorted numbers."""
         return sorted(int(record.key or b"") for record in self.records(isolation_level))
 
     def count(self) -> tuple[int, int]:
-        """Committed records and different keys, counted by Spark where there are too many to look at."""
+        """Number of committed records and of distinct keys, counted by Spark."""
         options = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers, "kafka.isolation.level": "read_committed"}
         source = self.spark.read.format("kafka").options(**options, subscribe=self.topic, startingOffsets="earliest")
         [found] = source.load().selectExpr("count(*) AS records", "count(DISTINCT key) AS keys").collect()
         return found.records, found["keys"]
 
     def written(self) -> int:
-        """Messages in the topic, whoever may see them."""
+        """Messages in the topic, committed or not, and transaction markers."""
         partitions = {TopicPartition(self.topic, p): OffsetSpec.LATEST for p in range(self.partitions)}
         return sum(found.offset for found in self.admin.list_partition_offsets(partitions).values())
 
@@ -156,31 +157,30 @@ class Scene:
         return found.state if found else TransactionState.EMPTY
 
     def open_partitions(self) -> int:
-        """Partitions of a transaction that is not over: so many markers end it."""
+        """Partitions of the open transaction. Its end adds a marker to each."""
         found = self._described()
-        return len(found.topic_partitions) if found else 0
+        return sum(partition.topic == self.topic for partition in found.topic_partitions) if found else 0
 
     def _described(self) -> Any:
-        """What the coordinator knows of the transactional id; None if it was never used."""
+        """The coordinator's description of the transactional id; None if it was never used."""
         found: dict[str, Any] = {}
 
-        def asked() -> bool:
-            try:
+        def described() -> bool:
+            # Any other error is retried.
+            with suppress(TransactionalIdNotFoundError):
                 found.update(self.admin.describe_transactions([self.transactional_id]))
-            except TransactionalIdNotFoundError:
-                return True
             return True
 
-        wait_for(asked, "the coordinator's answer")
+        wait_for(described, "the coordinator's answer")
         return found.get(self.transactional_id)
 
     def replicas_in_sync(self) -> int:
-        """Of the partition that has fewest."""
+        """In the partition that has the fewest."""
         [topic] = self.admin.describe_topics([self.topic])
         return min(len(partition["isr_nodes"]) for partition in topic["partitions"])
 
     def writers(self) -> list[int]:
-        """Python workers of this process that are connected to the cluster."""
+        """Process ids of the Python workers that are connected to the cluster."""
         ports = [broker.node.port for broker in self.cluster.brokers]
         return [pid for pid in python_workers() if any(connections(port, pid) for port in ports)]
 
@@ -191,6 +191,7 @@ class Scene:
         request = AlterClientQuotasRequest(entries=[entry], validate_only=False)
 
         def limited() -> bool:
+            # kafka-python has no public method for quotas.
             [answer] = self.admin._manager.run(self.admin._manager.send, request).entries
             return bool(answer.error_code == 0)
 
@@ -200,12 +201,12 @@ class Scene:
         wait_for(lambda: self.written() >= number, f"{number} messages in {self.topic}")
 
     def wait_until_over(self) -> None:
-        """Wait until no transaction is open, nor about to end."""
+        """Wait until no transaction is open or being ended."""
         wait_for(lambda: self.transaction() in DONE, f"the end of the transaction on {self.topic}, which is {self.transaction()}")
 
 
 def descendants(pid: int) -> dict[int, bytes]:
-    """Processes that a process started, directly or not, with their command lines."""
+    """Processes that a process has started, directly or indirectly, with their command lines."""
     children: dict[int, list[int]] = {}
     commands: dict[int, bytes] = {}
     for entry in Path("/proc").iterdir():
@@ -224,7 +225,7 @@ def descendants(pid: int) -> dict[int, bytes]:
 
 
 def python_workers(driver: int | None = None) -> list[int]:
-    """Process ids of the Python workers of a Spark driver, this process unless told otherwise."""
+    """Process ids of the Python workers of a Spark driver, by default of this process."""
     daemons = [pid for pid, command in descendants(driver or os.getpid()).items() if b"pyspark.daemon" in command]
     return [worker for daemon in daemons for worker in descendants(daemon)]
 
@@ -241,7 +242,7 @@ def connections(server_port: int, *pids: int) -> set[int]:
 
 
 def has_unread_bytes(server_port: int, client: int) -> bool:
-    """Whether a process has sent something that the server has not taken yet."""
+    """Whether the server has not yet read everything that a process has sent."""
     ports = connections(server_port, client)
     return any(local == server_port and remote in ports and unread for local, remote, unread, _ in _sockets())
 
@@ -257,7 +258,7 @@ def _sockets() -> Iterator[tuple[int, int, int, str]]:
 
 @contextmanager
 def stopped(*pids: int) -> Iterator[None]:
-    """Processes that do nothing meanwhile, as on a machine that hangs."""
+    """Stop processes, as if their machine hung."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:

@@ -1,7 +1,7 @@
-"""`dbt run` killed or interrupted at every stage: readers never see a part of it, and the next run makes the topic equal.
+"""`dbt run` killed or interrupted at every step: readers never see a part of a run, and the next run makes the topic equal.
 
-What is killed is dbt in a process of its own. What was there before and what repairs it is published in this one, by the function
-that dbt calls, which saves the start of a Spark each time.
+The run that is killed is dbt in a separate process. The runs before and after it call the adapter's `publish` in this process,
+which saves starting Spark each time.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.admin._transactions import TransactionState
+from kafka.admin import TransactionState
 from pyspark.sql import SparkSession
 
+from dbt.adapters.upsert_kafka.state.record import Owner
 from tests.dbt_project import Project
 from tests.faults.scene import Scene, connections, descendants, has_unread_bytes, python_workers, stopped, wait_for
 from tests.services import Cluster
@@ -29,37 +30,38 @@ MODEL = "{{ config(materialized='upsert_kafka', unique_key='id', topic=var('topi
 
 
 class Model:
-    """A model that says another thing about every key in each version."""
+    """A model in which every row changes with each version."""
 
     def __init__(self, scene: Scene, schema: str, folder: Path, guarantee: str) -> None:
         self.scene = scene
         self.processes: list[subprocess.Popen[str]] = []
         self.base = 0
-        """Messages and markers in the topic before those of the started run."""
+        """Number of messages and markers in the topic before the started run writes."""
         self._options: dict[str, Any] = {"sink_delivery_guarantee": guarantee, "properties": {"batch.size": "8192"}}
         servers = scene.cluster.bootstrap_servers
         self._table = Table(scene.spark, servers, scene.topic, schema, scene.partitions)
+        self._table.owner = Owner("shop", "dev", "analytics", "people")
         sql = MODEL + SELECT.replace("VERSION", "{{ var('version') }}")
         self._project = Project(folder, servers).write({"models/people.sql": sql})
 
     def start(self, version: int) -> subprocess.Popen[str]:
-        """Start dbt, which writes slowly; what a killed run left open it is going to abort first."""
+        """Start dbt, which writes slowly. It first aborts the transaction that a killed run left open."""
         self.scene.slow_down()
         self.base = self.scene.written() + self.scene.open_partitions()
-        told = {"topic": self.scene.topic, "version": version, "options": self._options}
-        self.processes.append(self._project.start("run", "--vars", json.dumps(told)))
+        variables = {"topic": self.scene.topic, "version": version, "options": self._options}
+        self.processes.append(self._project.start("run", "--vars", json.dumps(variables)))
         return self.processes[-1]
 
     def wait_until_writing(self) -> None:
         self.scene.wait_until_written(self.base + 1)
 
     def publish(self, version: int) -> Any:
-        """Run to the end, at full speed."""
+        """Run to the end, without a limit."""
         self.scene.go_on()
         return self._table.publish(SELECT.replace("VERSION", str(version)), **self._options)
 
     def table(self) -> dict[int, str]:
-        """What a committed reader has at the end."""
+        """The latest value of each key for a read_committed reader."""
         latest = {record.key: record.value for record in self.scene.records()}
         return {json.loads(key or b"")["id"]: json.loads(value)["name"] for key, value in latest.items() if value}
 
@@ -69,46 +71,80 @@ def of_version(version: int) -> dict[int, str]:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """The driver is gone at once; Spark's JVM and its workers follow by themselves."""
+    """Kill the driver. Spark's JVM and its workers then end by themselves."""
     family = descendants(process.pid)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), "the end of Spark without its driver")
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), "the end of Spark's processes")
 
 
-def before_the_transaction(model: Model, process: subprocess.Popen[str]) -> None:
+def kill_before_the_transaction(model: Model, process: subprocess.Popen[str]) -> None:
     wait_for(lambda: bool(descendants(process.pid)), "Spark's JVM")
     kill(process)
 
 
-def during_the_write(model: Model, process: subprocess.Popen[str]) -> None:
+def kill_during_the_write(model: Model, process: subprocess.Popen[str]) -> None:
     model.wait_until_writing()
     kill(process)
 
 
-def after_the_last_write(model: Model, process: subprocess.Popen[str]) -> None:
+def kill_after_the_last_write(model: Model, process: subprocess.Popen[str]) -> None:
     with _all_but_the_commit(model, process):
         kill(process)
 
 
-def between_commit_and_answer(model: Model, process: subprocess.Popen[str]) -> None:
+PAUSE_BEFORE_COMMIT = """
+import os, sys, threading, time
+from pathlib import Path
+
+def pause_before_commit():
+    name = "dbt.adapters.upsert_kafka.sinks.transaction"
+    while not hasattr(sys.modules.get(name), "_Transaction"):
+        time.sleep(0.01)
+    transaction = sys.modules[name]._Transaction
+    commit = transaction._commit
+
+    def paused(*arguments):
+        folder = Path(__file__).parent
+        (folder / "before_commit").touch()
+        while not (folder / "commit").exists():
+            time.sleep(0.01)
+        commit(*arguments)
+
+    transaction._commit = paused
+
+if "dbt.cli.main" in sys.orig_argv:
+    threading.Thread(target=pause_before_commit, daemon=True).start()
+"""
+"""A sitecustomize.py: dbt waits before it commits, when data and state record are written, until the file `commit` exists."""
+
+
+def kill_between_commit_and_answer(model: Model, version: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [broker] = model.scene.cluster.brokers
-    with ExitStack() as hold:
-        with _all_but_the_commit(model, process):
-            hold.enter_context(stopped(broker.pid))
-        wait_for(lambda: has_unread_bytes(broker.node.port, process.pid), "the driver's commit on its way")
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(PAUSE_BEFORE_COMMIT)
+    with monkeypatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(folder))
+        process = model.start(version)
+    model.wait_until_writing()
+    model.scene.go_on()
+    wait_for((folder / "before_commit").exists, "the end of the writes")
+    assert model.scene.transaction() == TransactionState.ONGOING
+    with stopped(broker.pid):
+        (folder / "commit").touch()
+        wait_for(lambda: has_unread_bytes(broker.node.port, process.pid), "the driver's commit request")
         kill(process)
 
 
 @contextmanager
 def _all_but_the_commit(model: Model, process: subprocess.Popen[str]) -> Iterator[None]:
-    """All records are written and acknowledged, and the driver, which alone can commit, does nothing."""
+    """All records are written and acknowledged, and the driver is stopped before it commits."""
     model.wait_until_writing()
     with stopped(process.pid):
         model.scene.go_on()
         model.scene.wait_until_written(model.base + ROWS)
         [broker] = model.scene.cluster.brokers
-        wait_for(lambda: not connections(broker.node.port, *python_workers(process.pid)), "the tasks to be done")
+        wait_for(lambda: not connections(broker.node.port, *python_workers(process.pid)), "the end of the tasks")
         assert model.scene.transaction() == TransactionState.ONGOING
         yield
 
@@ -137,36 +173,40 @@ at_least_once = pytest.mark.parametrize("model", ["at-least-once"], indirect=Tru
 
 
 @exactly_once
-def test_exactly_once_run_killed_at_every_stage(model: Model) -> None:
+def test_killed_exactly_once_run_is_visible_completely_or_not_at_all(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scene = model.scene
     with scene.watched():
         model.publish(version=0)
-        between_commit_and_answer(model, model.start(version=1))
-        # The decision was made, so every partition follows, although nobody is there to see it.
+        kill_between_commit_and_answer(model, 1, tmp_path / "pause", monkeypatch)
+        # The coordinator has the commit, so it writes all markers without the driver.
         scene.wait_until_over()
         assert scene.transaction() == TransactionState.COMPLETE_COMMIT
         assert model.table() == of_version(1)
-        for version, stage in enumerate([before_the_transaction, during_the_write, after_the_last_write], 2):
-            stage(model, model.start(version))
-            assert model.table() == of_version(1), stage.__name__
+        kills = (kill_before_the_transaction, kill_during_the_write, kill_after_the_last_write)
+        for version, kill_at_step in enumerate(kills, 2):
+            kill_at_step(model, model.start(version))
+            assert model.table() == of_version(1), kill_at_step.__name__
         published = model.publish(version=5)
     assert (published.updated, published.delivery, published.records) == (ROWS, "exactly-once", ROWS)
     assert model.table() == of_version(5)
-    # Every key was written once for each of the versions that were committed.
+    # Three versions were committed, and every key was written once in each.
     assert len(scene.records()) == 3 * ROWS
     scene.wait_until_over()
 
 
+@pytest.mark.nightly
 @at_least_once
-def test_at_least_once_run_killed_during_the_write_is_completed_by_the_next(model: Model) -> None:
+def test_killed_at_least_once_run_is_completed_by_the_next_run(model: Model) -> None:
     model.publish(version=0)
-    during_the_write(model, model.start(version=1))
+    kill_during_the_write(model, model.start(version=1))
     assert set(model.table()) == set(range(ROWS))
     model.publish(version=2)
     assert model.table() == of_version(2)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 @exactly_once
 def test_interrupted_exactly_once_run_aborts_its_transaction(model: Model, number: signal.Signals) -> None:
     output = interrupted(model, number)
@@ -176,7 +216,7 @@ def test_interrupted_exactly_once_run_aborts_its_transaction(model: Model, numbe
 
 
 @at_least_once
-def test_interrupted_at_least_once_run_says_what_the_next_run_does(model: Model) -> None:
+def test_interrupted_at_least_once_run_is_completed_by_the_next_run(model: Model) -> None:
     output = interrupted(model, signal.SIGTERM)
     assert "the write was cancelled. A part of the changes may have been written; the next run completes them" in output
     model.publish(version=1)
@@ -184,7 +224,7 @@ def test_interrupted_at_least_once_run_says_what_the_next_run_does(model: Model)
 
 
 def interrupted(model: Model, number: signal.Signals) -> str:
-    """What dbt says when it is interrupted while it writes, and stops by itself."""
+    """Send a signal to dbt while it writes, and return its output."""
     process = model.start(version=1)
     model.wait_until_writing()
     process.send_signal(number)

@@ -1,4 +1,4 @@
-"""What a broker refuses, told in one clear line by both sinks."""
+"""Writes that a broker refuses: both sinks report the cause in one line."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ SOON = {"delivery_timeout_ms": "5000", "request_timeout_ms": "2000", "linger_ms"
 
 
 def refused(scene: Scene, guarantee: str, line: str, value: str = "id", **properties: str) -> None:
-    """Delivering ends in that line and nothing else."""
+    """Assert that the delivery fails with this line, without a stack trace, and that nothing is visible."""
     with pytest.raises(DeliveryError, match=line) as refusal:
         scene.deliver(scene.rows(10, value), guarantee, **properties)
-    told = str(refusal.value)
-    assert f"Topic '{scene.topic}'" in told and "Exception" not in told and "org.apache" not in told
-    assert told.strip().count("\n") <= 1  # dbt puts its own "Runtime Error" above
+    message = str(refusal.value)
+    assert f"Topic '{scene.topic}'" in message and "Exception" not in message and "org.apache" not in message
+    assert message.strip().count("\n") <= 1  # dbt adds the line "Runtime Error"
     assert scene.records() == []
 
 
 @both
-def test_message_too_large(scene: Scene, guarantee: str) -> None:
+def test_message_that_is_too_large_is_reported(scene: Scene, guarantee: str) -> None:
     scene.recreate({"max.message.bytes": "2000"})
     noise = "array_join(transform(sequence(1, 100), i -> sha2(concat(id, i), 512)), '')"
     refused(scene, guarantee, "a message is larger than allowed", value=noise, **SOON)
 
 
 @both
-def test_topic_that_may_not_be_written(scene: Scene, guarantee: str) -> None:
+def test_missing_write_permission_is_reported(scene: Scene, guarantee: str) -> None:
     topic = ResourcePattern(ResourceType.TOPIC, scene.topic)
     allowed = (ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.DESCRIBE_CONFIGS)
     scene.admin.create_acls([ACL("User:ANONYMOUS", "*", operation, ACLPermissionType.ALLOW, topic) for operation in allowed])
@@ -39,7 +39,7 @@ def test_topic_that_may_not_be_written(scene: Scene, guarantee: str) -> None:
 
 
 @both
-def test_topic_that_is_deleted_during_the_write(scene: Scene, guarantee: str) -> None:
+def test_deletion_of_the_topic_during_the_write_is_reported(scene: Scene, guarantee: str) -> None:
     with scene.delivering(scene.rows(MANY), guarantee, **SOON) as delivery:
         with stopped(*python_workers()):
             scene.delete()
@@ -49,7 +49,7 @@ def test_topic_that_is_deleted_during_the_write(scene: Scene, guarantee: str) ->
 
 
 @both
-def test_broker_out_of_reach(scene: Scene, guarantee: str) -> None:
+def test_broker_that_is_killed_during_the_write_is_reported(scene: Scene, guarantee: str) -> None:
     [broker] = scene.cluster.brokers
     with scene.delivering(scene.rows(MANY), guarantee, **SOON) as delivery:
         broker.kill()

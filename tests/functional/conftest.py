@@ -1,3 +1,5 @@
+"""Fixtures of the functional tests."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -11,12 +13,12 @@ from tests.tables import Table
 
 @pytest.fixture
 def table(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Table:
-    """A model of this test's own, and its topic of two partitions."""
+    """A model named after the test, with a topic of two partitions."""
     return Table(spark, broker, topic_name, schema_name)
 
 
 @pytest.fixture(scope="session")
 def secured() -> Iterator[SecuredCluster]:
-    """A broker that lets nobody in without credentials, for the whole suite."""
+    """A broker that requires authentication."""
     with SecuredCluster() as cluster:
         yield cluster

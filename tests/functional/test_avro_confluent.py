@@ -1,4 +1,4 @@
-"""avro-confluent with a real registry: what is registered, what readers get, and that a refusal leaves the topic alone."""
+"""avro-confluent with a real registry: registered schemas, what consumers read, and refusals that write nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.certificates import Certificates
 from tests.tables import Table
 
 
-class Registered(Table):
+class RegistryTable(Table):
     """A model whose key and value schemas are in a registry."""
 
     def __init__(self, spark: SparkSession, broker: str, topic: str, schema: str, registry: str) -> None:
@@ -34,7 +34,7 @@ class Registered(Table):
         return list(answer.json()) if answer.ok else []
 
     def consumed(self) -> list[tuple[Any, Any]]:
-        """Keys and values as a consumer that knows only the registry reads them."""
+        """Keys and values as a consumer reads them with the registry's schemas."""
         return [(self._deserialized(record.key), self._deserialized(record.value)) for record in self.records()]
 
     def _deserialized(self, payload: bytes | None) -> Any:
@@ -48,8 +48,8 @@ class Registered(Table):
         return row
 
 
-class Guarded:
-    """The registry behind a door that takes TLS and a user's password only, on loopback."""
+class SecuredProxy:
+    """A proxy in front of the registry that demands TLS and a password."""
 
     def __init__(self, registry: str, folder: Path) -> None:
         self.certificates = Certificates(folder)
@@ -58,7 +58,7 @@ class Guarded:
         self.user_info = "dbt:s3cret-of-the-registry"
         expected = f"Basic {base64.b64encode(self.user_info.encode()).decode()}"
 
-        class Door(BaseHTTPRequestHandler):
+        class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 if self.headers.get("Authorization") != expected:
                     self._answer(401, b'{"error_code": 401, "message": "Unauthorized"}')
@@ -77,9 +77,9 @@ class Guarded:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *arguments: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificates["registry.pem"])
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
@@ -92,11 +92,11 @@ class Guarded:
 
 
 @pytest.fixture
-def model(spark: SparkSession, broker: str, topic_name: str, schema_name: str, registry: str) -> Registered:
-    return Registered(spark, broker, topic_name, schema_name, registry)
+def model(spark: SparkSession, broker: str, topic_name: str, schema_name: str, registry: str) -> RegistryTable:
+    return RegistryTable(spark, broker, topic_name, schema_name, registry)
 
 
-def test_consumer_that_knows_the_registry_reads_keys_values_and_tombstones(model: Registered) -> None:
+def test_consumer_reads_keys_values_and_tombstones_with_the_registry(model: RegistryTable) -> None:
     model.publish([(1, "ann"), (2, None)])
     assert sorted(model.consumed(), key=str) == [({"id": 1}, {"id": 1, "name": "ann"}), ({"id": 2}, {"id": 2, "name": None})]
     assert model.versions(f"{model.topic}-key") == model.versions(f"{model.topic}-value") == [1]
@@ -106,7 +106,7 @@ def test_consumer_that_knows_the_registry_reads_keys_values_and_tombstones(model
     assert model.view() == [(1, "ann")]
 
 
-def test_subjects_are_those_that_the_model_names(model: Registered) -> None:
+def test_subjects_of_the_model_are_used(model: RegistryTable) -> None:
     subjects = {"key_avro_confluent_subject": f"k/{model.topic}", "value_avro_confluent_subject": f"v {model.topic}"}
     model.publish([(1, "ann")], **subjects)
     assert model.versions(requests.utils.quote(f"k/{model.topic}", safe="")) == model.versions(f"v {model.topic}") == [1]
@@ -114,14 +114,14 @@ def test_subjects_are_those_that_the_model_names(model: Registered) -> None:
     assert model.view() == [(1, "ann")]
 
 
-def test_new_column_is_a_new_version_and_the_view_reads_both(model: Registered) -> None:
+def test_new_column_registers_a_version_and_the_view_reads_both(model: RegistryTable) -> None:
     model.publish([(1, "ann"), (2, "bob")], missing_keys="keep")
     model.publish([(3, "cyd", 7)], "id int, name string, age int", missing_keys="keep")
     assert model.versions(f"{model.topic}-value") == [1, 2]
     assert model.view() == [(1, "ann", None), (2, "bob", None), (3, "cyd", 7)]
 
 
-def test_schema_that_the_registry_refuses_is_one_line_and_nothing_is_written(model: Registered) -> None:
+def test_incompatible_schema_is_reported_and_nothing_is_written(model: RegistryTable) -> None:
     model.publish([(1, "ann")])
     before, subject = model.end(), f"{model.topic}-value"
     answer = requests.put(f"{model.registry}/config/{subject}", json={"compatibility": "BACKWARD"}, timeout=30)
@@ -136,12 +136,12 @@ def test_schema_that_the_registry_refuses_is_one_line_and_nothing_is_written(mod
 
 
 @pytest.mark.parametrize("mode", ["check", "preview"])
-def test_run_that_writes_nothing_registers_nothing(model: Registered, mode: str) -> None:
+def test_run_that_writes_nothing_registers_nothing(model: RegistryTable, mode: str) -> None:
     model.publish([(1, "ann")], mode=mode)
     assert model.versions(f"{model.topic}-value") == model.versions(f"{model.topic}-key") == []
 
 
-def test_schema_of_the_user_is_registered_with_its_names_and_documentation(model: Registered) -> None:
+def test_given_schema_is_registered_with_its_names_and_documentation(model: RegistryTable) -> None:
     schema = {
         "type": "record",
         "name": "User",
@@ -161,29 +161,27 @@ def test_schema_of_the_user_is_registered_with_its_names_and_documentation(model
     assert model.end() == before
 
 
-def test_registry_that_does_not_answer_is_told_before_anything_is_made(model: Registered) -> None:
+def test_unreachable_registry_is_reported_before_the_topic_is_created(model: RegistryTable) -> None:
     with pytest.raises(SchemaRegistryError, match=r"Schema registry http://127.0.0.1:1 did not answer \(.*refused.*\): check"):
         model.publish([(1, "ann")], avro_confluent_url="http://127.0.0.1:1")
     assert model.end() == {}
 
 
-def test_registry_with_tls_and_a_password_is_used_and_each_lack_is_told_without_the_password(
-    model: Registered, tmp_path: Path
-) -> None:
-    guarded = Guarded(model.registry, tmp_path)
+def test_registry_with_tls_and_password_is_used_and_errors_hide_the_password(model: RegistryTable, tmp_path: Path) -> None:
+    proxy = SecuredProxy(model.registry, tmp_path)
     del model.options["avro_confluent_url"]
     try:
         with pytest.raises(SchemaRegistryError, match=r"did not answer .*ssl_truststore_location"):
-            model.publish([(1, "ann")], registry={"url": guarded.url, "basic-auth.user-info": guarded.user_info})
-        trusted = {"url": guarded.url, "ssl.truststore.location": str(guarded.certificates["ca.pem"])}
+            model.publish([(1, "ann")], registry={"url": proxy.url, "basic-auth.user-info": proxy.user_info})
+        trusted = {"url": proxy.url, "ssl.truststore.location": str(proxy.certificates["ca.pem"])}
         for wrong in ({}, {"basic-auth.user-info": "dbt:wr0ng-password"}):
             with pytest.raises(SchemaRegistryError, match="basic_auth_user_info") as refusal:
                 model.publish([(1, "ann")], registry={**trusted, **wrong})
             assert "wr0ng" not in str(refusal.value)
         assert model.end() == {}
 
-        model.publish([(1, "ann")], registry={**trusted, "basic-auth.user-info": guarded.user_info})
+        model.publish([(1, "ann")], registry={**trusted, "basic-auth.user-info": proxy.user_info})
         assert model.consumed() == [({"id": 1}, {"id": 1, "name": "ann"})]
         assert model.view() == [(1, "ann")]
     finally:
-        guarded.close()
+        proxy.close()

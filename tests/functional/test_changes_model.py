@@ -1,4 +1,4 @@
-"""Random lives of a table: after every run an independent reader sees it, and only the minimal change was sent."""
+"""Random sequences of runs: after each run the topic is equal to the table, and only the minimal change was written."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ State = dict[int, str]
 
 @dataclass(frozen=True)
 class Step:
-    """One run: the rows of its SELECT, those that delete_when dooms, and the mode."""
+    """One run: the rows of its SELECT, the keys that delete_when deletes, and the options."""
 
     rows: State
-    doomed: frozenset[int]
+    deleted: frozenset[int]
     update_mode: str
     slice: bool
     ignore_retraction: bool
@@ -39,14 +39,14 @@ class Step:
         }
 
     def expect(self, topic: State) -> tuple[State, int]:
-        """The table after the run, and how many messages make it so."""
-        upserts = {key: name for key, name in self.rows.items() if key not in self.doomed}
+        """The table after the run, and how many messages the run writes."""
+        upserts = {key: name for key, name in self.rows.items() if key not in self.deleted}
         if self.update_mode == "append" and not self.full_refresh:
-            # Rows that differ would be refused; this life has none.
+            # Rows that differ would be refused; `run_and_check` removes them.
             new = {key: name for key, name in upserts.items() if key not in topic}
             return {**new, **topic}, len(new)
         missing = set() if self.slice and not self.full_refresh else set(topic) - set(self.rows)
-        deletes = set() if self.ignore_retraction else (missing | (self.doomed & set(self.rows))) & set(topic)
+        deletes = set() if self.ignore_retraction else (missing | (self.deleted & set(self.rows))) & set(topic)
         changed = [key for key, name in upserts.items() if key in topic and topic[key] != name]
         same = [key for key, name in upserts.items() if topic.get(key) == name]
         inserted = [key for key in upserts if key not in topic]
@@ -59,7 +59,7 @@ STATES = st.dictionaries(st.integers(0, 7), st.sampled_from(["a", "b", "ü"]), m
 STEPS = st.builds(
     Step,
     rows=STATES,
-    doomed=st.frozensets(st.integers(0, 7), max_size=2),
+    deleted=st.frozensets(st.integers(0, 7), max_size=2),
     update_mode=st.sampled_from(["upsert", "upsert", "retract", "append"]),
     slice=st.booleans(),
     ignore_retraction=st.sampled_from([False, False, True]),
@@ -68,19 +68,19 @@ STEPS = st.builds(
 
 
 @pytest.fixture
-def lives(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Any:
+def new_table(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Any:
     number = iter(range(1000))
     return lambda: Table(spark, broker, f"{topic_name}-{next(number)}", schema_name)
 
 
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, min_size=2, max_size=5))
-def test_every_run_makes_the_topic_the_table_with_the_fewest_messages(lives: Any, steps: list[Step]) -> None:
-    live(lives(), steps)
+def test_random_runs_make_topic_equal_to_table_with_fewest_messages(new_table: Any, steps: list[Step]) -> None:
+    run_and_check(new_table(), steps)
 
 
-def live(table: Table, steps: list[Step]) -> None:
-    """Run after run, and after each a look at the topic."""
+def run_and_check(table: Table, steps: list[Step]) -> None:
+    """Run the steps, and check the topic after each."""
     expected: State = {}
     for drawn in steps:
         rows = dict(drawn.rows)
@@ -88,7 +88,7 @@ def live(table: Table, steps: list[Step]) -> None:
             rows = {key: expected.get(key, name) for key, name in rows.items()}
         step = replace(drawn, rows=rows)
         before = table.end() if expected or table.published else {}
-        table.publish([(key, name, key in step.doomed) for key, name in rows.items()], COLUMNS, **step.options())
+        table.publish([(key, name, key in step.deleted) for key, name in rows.items()], COLUMNS, **step.options())
         expected, messages = step.expect(expected)
         assert table.latest() == {json_key(key): json_value((key, name)) for key, name in expected.items()}
         assert sum(table.end().values()) - sum(before.values()) == messages

@@ -1,4 +1,4 @@
-"""The command `upsert-kafka`: the broker in the foreground, and what it shows of a topic."""
+"""The command `upsert-kafka`: the broker in the foreground, and the records of a topic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture
 def topic(broker: str, topic_name: str) -> str:
-    """A topic with three records: a text, a tombstone and bytes that are no text."""
+    """A topic with three records: a text, a tombstone and bytes that are not UTF-8."""
     admin = KafkaAdminClient(bootstrap_servers=broker)
     admin.create_topics([NewTopic(topic_name, num_partitions=2, replication_factor=1)])
     admin.close()
@@ -36,7 +36,7 @@ def topic(broker: str, topic_name: str) -> str:
     return topic_name
 
 
-def test_topic_shows_every_record_and_where_to_go_on(broker: str, topic: str) -> None:
+def test_topic_shows_every_record_and_the_next_offsets(broker: str, topic: str) -> None:
     result = run("topic", topic, "--bootstrap-servers", broker)
     assert result.exit_code == 0
     heading, *records, last = [line.split() for line in result.output.splitlines()]
@@ -49,32 +49,32 @@ def test_topic_shows_every_record_and_where_to_go_on(broker: str, topic: str) ->
     assert last[-2:] == ["--from", "0:2,1:1"]
 
 
-def test_topic_begins_where_it_is_told_to(broker: str, topic: str) -> None:
+def test_topic_starts_at_the_given_offsets(broker: str, topic: str) -> None:
     result = run("topic", topic, "--bootstrap-servers", broker, "--from", "0:1,1:1")
     assert [line.split()[:3] for line in result.output.splitlines()[1:-1]] == [["0", "1", "a"]]
 
 
-def test_unknown_topic_is_an_error_that_names_those_that_exist(broker: str, topic: str) -> None:
+def test_unknown_topic_is_an_error_that_lists_the_topics(broker: str, topic: str) -> None:
     result = run("topic", "nowhere", "--bootstrap-servers", broker)
     assert result.exit_code == 1
-    assert result.output.startswith("Error: There is no topic 'nowhere'; topics: ")
+    assert result.output.startswith("Error: There is no topic 'nowhere'. Topics: ")
     assert topic in result.output
 
 
-def test_offsets_that_are_none_are_an_error(broker: str, topic: str) -> None:
+def test_malformed_offsets_are_an_error(broker: str, topic: str) -> None:
     result = run("topic", topic, "--bootstrap-servers", broker, "--from", "zero")
     assert result.exit_code == 2
     assert "'zero' is not a list partition:offset,partition:offset" in result.output
 
 
-def test_folder_that_is_no_project_is_an_error_and_gets_no_broker(tmp_path: Path) -> None:
+def test_folder_without_a_project_is_an_error_and_gets_no_broker(tmp_path: Path) -> None:
     result = run("broker", "--project-dir", str(tmp_path))
     assert result.exit_code == 1
-    assert "holds no dbt_project.yml" in result.output
+    assert "has no dbt_project.yml" in result.output
     assert not list(tmp_path.iterdir())
 
 
-def test_broker_in_the_foreground_is_the_one_that_others_use_until_it_is_interrupted(tmp_path: Path) -> None:
+def test_broker_in_the_foreground_is_shared_until_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "dbt_project.yml").touch()
     command = [sys.executable, "-m", "dbt.adapters.upsert_kafka.cli", "broker"]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), "PYTHONUNBUFFERED": "1"}
@@ -87,5 +87,5 @@ def test_broker_in_the_foreground_is_the_one_that_others_use_until_it_is_interru
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
     assert process.returncode == 0
-    assert rest.strip() == "Stopped; the topics stay."
+    assert rest.strip() == "Stopped. The topics are kept."
     assert not embedded.is_running(tmp_path)

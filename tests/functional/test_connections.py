@@ -1,4 +1,4 @@
-"""dbt's connections on one Spark: statements run when they are executed, and no connection sees another's settings."""
+"""dbt's connections on one Spark: statements run when they are executed, and connections do not share settings."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import pytest
 from dbt_common.exceptions import DbtDatabaseError
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import session
 from dbt.adapters.upsert_kafka.connections import UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.spark import session
 
-# Minutes, if it were not cancelled.
+# Takes minutes unless it is cancelled.
 LONG = "select count(*) from range(30000000000) where id % 7 = sqrt(id)"
 
 
 @pytest.fixture
 def manager(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[UpsertKafkaConnectionManager]:
-    """dbt's own manager of connections, on the suite's Spark."""
+    """The adapter's connection manager on the Spark of the tests."""
     monkeypatch.setattr(session, "_session", spark)
     credentials = UpsertKafkaCredentials(schema="default", bootstrap_servers="127.0.0.1:9")
     profile: Any = SimpleNamespace(credentials=credentials, query_comment=SimpleNamespace(job_label=False), threads=2)
-    made = UpsertKafkaConnectionManager(profile, SimpleNamespace(RLock=threading.RLock))  # type: ignore[arg-type]
-    yield made
-    made.cleanup_all()
+    manager = UpsertKafkaConnectionManager(profile, SimpleNamespace(RLock=threading.RLock))  # type: ignore[arg-type]
+    yield manager
+    manager.cleanup_all()
 
 
 @pytest.fixture
@@ -37,31 +37,31 @@ def connected(manager: UpsertKafkaConnectionManager) -> UpsertKafkaConnectionMan
     return manager
 
 
-def test_a_query_that_nobody_fetches_runs_and_its_error_is_dbts(connected: UpsertKafkaConnectionManager) -> None:
+def test_query_that_is_not_fetched_runs_and_its_error_is_a_dbt_error(connected: UpsertKafkaConnectionManager) -> None:
     with pytest.raises(DbtDatabaseError) as failed:
         connected.execute("select raise_error('it ran') from range(1)")
     assert "it ran" in str(failed.value)
     assert "\tat " not in str(failed.value)
 
 
-def test_an_error_while_fetching_is_dbts(connected: UpsertKafkaConnectionManager) -> None:
+def test_error_while_fetching_is_a_dbt_error(connected: UpsertKafkaConnectionManager) -> None:
     with pytest.raises(DbtDatabaseError, match="DIVIDE_BY_ZERO"):
         connected.execute("select 1 / (id - 1) from range(2)", fetch=True)
 
 
-def test_a_limit_fetches_no_more_and_the_response_counts(connected: UpsertKafkaConnectionManager) -> None:
+def test_limit_limits_the_fetched_rows_and_the_response_counts_them(connected: UpsertKafkaConnectionManager) -> None:
     response, table = connected.execute("select id from range(1000000000)", fetch=True, limit=3)
     assert len(table.rows) == response.rows_affected == 3
 
 
-def test_statements_of_one_text_all_run(connected: UpsertKafkaConnectionManager) -> None:
+def test_all_statements_of_a_text_run(connected: UpsertKafkaConnectionManager) -> None:
     text = "create or replace temporary view v as select ';' as x; select x from v"
     _, table = connected.execute(text, fetch=True)
     assert [tuple(row) for row in table.rows] == [(";",)]
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """What the work gives in a thread of its own, an error included."""
+    """Run a function in a new thread and return its result or its error."""
     results: list[Any] = []
 
     def run() -> None:
@@ -76,20 +76,20 @@ def in_thread(work: Callable[[], Any]) -> Any:
     return results[0]
 
 
-def test_settings_and_temporary_views_are_those_of_one_connection(connected: UpsertKafkaConnectionManager) -> None:
+def test_settings_and_temporary_views_are_not_shared_between_connections(connected: UpsertKafkaConnectionManager) -> None:
     connected.execute("set spark.sql.session.timeZone = Asia/Kolkata; create temporary view mine as select 1 as x")
 
-    def elsewhere() -> tuple[Any, bool]:
+    def in_another_connection() -> tuple[Any, bool]:
         connected.set_connection_name("model.two")
         _, zone = connected.execute("select current_timezone()", fetch=True)
         _, views = connected.execute("show views", fetch=True)
         return zone.rows[0][0], any(row["viewName"] == "mine" for row in views.rows)
 
-    assert in_thread(elsewhere) == ("UTC", False)
+    assert in_thread(in_another_connection) == ("UTC", False)
 
 
-def test_cancelling_stops_the_job_that_runs(manager: UpsertKafkaConnectionManager, spark: SparkSession) -> None:
-    def long() -> None:
+def test_cancel_stops_the_running_job(manager: UpsertKafkaConnectionManager, spark: SparkSession) -> None:
+    def run_long_query() -> None:
         manager.set_connection_name("model.long")
         manager.execute(LONG, fetch=True)
 
@@ -100,7 +100,7 @@ def test_cancelling_stops_the_job_that_runs(manager: UpsertKafkaConnectionManage
 
     canceller = threading.Thread(target=cancel)
     canceller.start()
-    error = in_thread(long)
+    error = in_thread(run_long_query)
     canceller.join(60)
     assert isinstance(error, DbtDatabaseError)
     assert "cancel" in str(error).lower()

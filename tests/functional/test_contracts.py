@@ -1,4 +1,4 @@
-"""Rows that break a promise of the model's contract are refused, and the topic is as it was."""
+"""Rows that violate a not_null constraint are refused, and the topic is not written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dbt.adapters.upsert_kafka.errors import GuardError
 from tests.tables import Table
 
 
-def test_nulls_where_a_constraint_allows_none_are_refused_with_their_number(table: Table) -> None:
+def test_nulls_in_not_null_column_are_refused_with_their_count(table: Table) -> None:
     table.publish([(1, "ann"), (2, "bob")], not_null=("id", "name"))
     before = table.end()
     with pytest.raises(GuardError, match="users: 2 rows have NULL in 'name', which has a not_null constraint") as refused:
@@ -17,8 +17,8 @@ def test_nulls_where_a_constraint_allows_none_are_refused_with_their_number(tabl
     assert table.end() == before
 
 
-def test_nulls_in_the_first_load_are_refused_before_there_is_a_topic(table: Table) -> None:
-    with pytest.raises(GuardError, match="1 rows have NULL in 'name'"):
+def test_nulls_in_first_load_are_refused(table: Table) -> None:
+    with pytest.raises(GuardError, match="1 row has NULL in 'name'"):
         table.publish([(1, None)], not_null=("name",))
     table.publish([(1, "ann")], not_null=("name",))
     assert table.view() == [(1, "ann")]

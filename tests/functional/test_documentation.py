@@ -1,4 +1,4 @@
-"""What the catalog of `dbt docs` and `list_topics` tell of a topic and the cluster does not: schemas, what came after a run."""
+"""Statistics of a topic in `dbt docs` and `list_topics` that the cluster does not have: schemas, lag, number of keys."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ import fastavro
 import pytest
 from dbt.adapters.contracts.relation import RelationType
 
-from dbt.adapters.upsert_kafka import documentation, options, topics, views
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka import options
+from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.operations import documentation, list_topics
+from dbt.adapters.upsert_kafka.operations.documentation import Publisher
+from dbt.adapters.upsert_kafka.operations.environment import Environment, TopicModel
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.state.store import StateSettings
 from tests.tables import Table
+
+SHOP = Environment("shop", "dev", StateSettings())
 
 
 def relation(table: Table) -> UpsertKafkaRelation:
@@ -21,36 +28,50 @@ def relation(table: Table) -> UpsertKafkaRelation:
 
 
 def statistics(table: Table, **config: Any) -> dict[str, Any]:
-    """The statistics that every column's row of the catalog has, by name."""
+    """The statistics in the rows of the catalog, by name."""
     parsed = options.parse(table.materialization, "users", {**table.options, **config})
-    row = next(iter(documentation.columns(table.spark, relation(table), lambda _: KafkaSettings(table.broker), parsed)))
+    publisher = Publisher(parsed, KafkaSettings(table.broker), SHOP)
+    row = next(iter(documentation.columns(table.spark, relation(table), publisher)))
     return {key.split(":")[1]: value for key, value in row.items() if key.startswith("stats:") and key.endswith(":value")}
 
 
 def line(table: Table) -> str:
-    with KafkaSettings(table.broker).admin() as admin:
-        found = topics.statistics(admin, table.topic)
-    return documentation.line(table.topic, found, views.state(table.spark, relation(table)))
+    [found] = list_topics.lines(SHOP, [TopicModel(table.owner, "users", table.topic, KafkaSettings(table.broker))])
+    return found
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_the_lag_counts_what_others_wrote_since_the_last_publication(table: Table, guarantee: str) -> None:
+def test_lag_counts_records_of_other_writers_since_the_last_publication(table: Table, guarantee: str) -> None:
     table.options["sink_delivery_guarantee"] = guarantee
     table.publish([(1, "ann"), (2, "bob")])
-    assert line(table).endswith(", lag 0") and statistics(table)["keys"] == 2
+    assert f", lag 0, owner {table.owner}, last run invocation " in line(table) and statistics(table)["keys"] == 2
     table.write_by_hand((b'{"id":9}', b"{}", 0), (b'{"id":9}', None, 0), (b'{"id":9}', None, 1))
     first = statistics(table)
-    assert "keys" not in first, "others may have added some"
-    assert first["lag"] == 3 and line(table).endswith(f", last publication {first['last_publication']}, lag 3")
-    # A run that has nothing to write is no publication; other options than before make the view anew.
-    table.publish([(1, "ann"), (2, "bob")], foreign_keys="keep", ignore_parse_errors=True)
-    assert statistics(table)["lag"] == 3
+    assert "keys" not in first, "other writers may have added keys"
+    assert first["lag"] == 3 and f", last publication {first['last_publication']}, lag 3, owner " in line(table)
     table.publish([(1, "ann")], foreign_keys="keep")
     assert (statistics(table)["lag"], statistics(table)["keys"]) == (0, 1)
 
 
+def test_topics_are_listed_without_state(table: Table) -> None:
+    table.publish([(1, "ann")])
+    without_state = Environment("shop", "dev", StateSettings("none"))
+    [found] = list_topics.lines(without_state, [TopicModel(table.owner, "users", table.topic, KafkaSettings(table.broker))])
+    assert f"users: topic '{table.topic}', partitions 2, records 1" in found
+    assert ", owner unknown: the profile sets `state_topic: none`" in found
+
+
+def test_topic_that_was_created_again_has_no_owner_and_no_statistics(table: Table) -> None:
+    table.publish([(1, "ann")])
+    with KafkaSettings(table.broker).admin() as admin:
+        topics.delete(admin, table.topic)
+        topics.create(admin, table.topic, topics.TopicSettings(partitions=1))
+    assert line(table).endswith(", owner nobody")
+    assert set(statistics(table)) == {"topic"}
+
+
 @pytest.mark.parametrize("materialization", ["upsert_kafka", "kafka"])
-def test_the_catalog_has_the_schema_that_reads_the_records(table: Table, materialization: str) -> None:
+def test_catalog_has_the_avro_schema_of_the_records(table: Table, materialization: str) -> None:
     table.materialization = materialization
     formats = {"key_format": "json", "value_format": "avro"}
     table.publish([(1, "ann")], **formats)
@@ -61,7 +82,7 @@ def test_the_catalog_has_the_schema_that_reads_the_records(table: Table, materia
     assert row == {"id": 1, "name": "ann"}
 
 
-def test_a_key_that_was_not_published_yet_has_no_schema_in_the_catalog(table: Table) -> None:
+def test_key_that_was_not_published_yet_has_no_schema_in_the_catalog(table: Table) -> None:
     table.publish([(1, "ann")], format="avro")
     assert "topic_key_schema" in statistics(table, format="avro")
     assert "topic_key_schema" not in statistics(table, format="avro", unique_key="number")

@@ -1,6 +1,6 @@
-"""The project's own broker: shared, found again, recovered after kills, and clear when it can't be had.
+"""The embedded broker: shared by processes, found again, restarted after kills, with clear errors if it can't start.
 
-Users of the broker are processes of their own here, as dbt commands are.
+Each user of the broker is a separate process, as a dbt command is.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ except UpsertKafkaError as error:
 sys.stdin.read()
 """
 
-# Process 1 exists, but it is no broker.
-LEFT_BY_ANOTHER_BOOT = {"port": 1, "controller_port": 2, "cluster_id": "x", "supervisor": 1, "broker": 1}
+# Process 1 exists, but it is not a broker.
+STALE_STATE = {"port": 1, "controller_port": 2, "cluster_id": "x", "supervisor": 1, "broker": 1}
 
 
 class User:
-    """A process that uses a project's broker until it is told to end."""
+    """A process that uses a project's broker until its standard input is closed."""
 
     def __init__(self, project: Path, environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -58,7 +58,7 @@ class User:
         return self.process.stdout.readline().strip()
 
     def end(self) -> tuple[int, str]:
-        """Exit code and what it wrote to stderr."""
+        """End the process; returns its exit code and stderr."""
         _, errors = self.process.communicate(timeout=120)
         return self.process.returncode, errors
 
@@ -92,7 +92,7 @@ def user(project: Path) -> Iterator[Callable[..., User]]:
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it never happened"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.05)
 
 
@@ -129,7 +129,7 @@ def test_broker_stops_with_its_user_and_topics_and_address_survive(project: Path
     assert topics_at(address) == ["kept"]
 
 
-def test_threads_that_ask_at_once_get_one_broker(project: Path) -> None:
+def test_concurrent_threads_get_one_broker(project: Path) -> None:
     addresses: list[str] = []
     threads = [threading.Thread(target=lambda: addresses.append(embedded.ensure_running(project))) for _ in range(4)]
     for thread in threads:
@@ -142,9 +142,7 @@ def test_threads_that_ask_at_once_get_one_broker(project: Path) -> None:
     assert not embedded.is_running(project)
 
 
-def test_processes_that_start_at_once_share_one_broker_and_the_last_one_stops_it(
-    project: Path, user: Callable[..., User]
-) -> None:
+def test_concurrent_processes_share_one_broker_and_the_last_one_stops_it(project: Path, user: Callable[..., User]) -> None:
     users = [user() for _ in range(3)]
     addresses = {each.address() for each in users}
     assert len(addresses) == 1
@@ -175,7 +173,8 @@ def test_killed_broker_is_started_again_for_the_next_user(project: Path, user: C
     assert topics_at(user().address()) == ["kept"]
 
 
-def test_process_that_lost_its_broker_gets_it_back_by_asking_again(project: Path) -> None:
+@pytest.mark.nightly
+def test_killed_broker_is_started_again_for_the_same_process(project: Path) -> None:
     address = embedded.ensure_running(project)
     os.kill(int(state_of(project)["broker"]), signal.SIGKILL)
     wait_until(lambda: not embedded.is_running(project))
@@ -199,21 +198,22 @@ def _runs(pid: int) -> bool:
     return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
-def test_stale_state_of_a_broker_that_is_gone_does_no_harm(project: Path, user: Callable[..., User]) -> None:
+@pytest.mark.nightly
+def test_stale_state_file_is_ignored(project: Path, user: Callable[..., User]) -> None:
     folder = embedded.broker_folder(project)
     folder.mkdir(parents=True)
-    (folder / "broker.json").write_text(json.dumps(LEFT_BY_ANOTHER_BOOT))
+    (folder / "broker.json").write_text(json.dumps(STALE_STATE))
     assert user().address().startswith(LOOPBACK)
 
 
-def test_state_damaged_while_the_broker_runs_is_repaired_by_a_new_broker(project: Path, user: Callable[..., User]) -> None:
+def test_broker_with_a_damaged_state_file_is_replaced(project: Path, user: Callable[..., User]) -> None:
     first = user()
     create_topic(first.address(), "kept")
     (embedded.broker_folder(project) / "broker.json").write_text("{")
     assert topics_at(user().address()) == ["kept"]
 
 
-def test_taken_port_gives_a_new_address(project: Path, user: Callable[..., User]) -> None:
+def test_port_that_another_program_uses_gives_a_new_address(project: Path, user: Callable[..., User]) -> None:
     first = user()
     address = first.address()
     first.end()
@@ -224,7 +224,7 @@ def test_taken_port_gives_a_new_address(project: Path, user: Callable[..., User]
         assert user().address() not in ("", address)
 
 
-def test_only_loopback_is_listened_on_and_the_data_is_the_users_alone(project: Path) -> None:
+def test_broker_listens_on_loopback_only_and_its_data_is_private(project: Path) -> None:
     embedded.ensure_running(project)
     properties = (embedded.broker_folder(project) / "server.properties").read_text()
     listeners = next(line for line in properties.splitlines() if line.startswith("listeners="))
@@ -233,14 +233,15 @@ def test_only_loopback_is_listened_on_and_the_data_is_the_users_alone(project: P
     assert (embedded.broker_folder(project).parent / ".gitignore").read_text() == "*\n"
 
 
-def test_format_that_died_half_way_is_done_again(project: Path, user: Callable[..., User]) -> None:
+@pytest.mark.nightly
+def test_interrupted_format_is_repeated(project: Path, user: Callable[..., User]) -> None:
     data = embedded.broker_folder(project) / "data"
     data.mkdir(parents=True)
     (data / "meta.properties").write_text("half a li")
     assert user().address().startswith(LOOPBACK)
 
 
-def test_damaged_data_is_one_line_that_says_which_folder_to_delete(project: Path, user: Callable[..., User]) -> None:
+def test_damaged_data_is_reported_with_the_folder_to_delete(project: Path, user: Callable[..., User]) -> None:
     first = user()
     first.address()
     first.end()
@@ -253,8 +254,10 @@ def test_damaged_data_is_one_line_that_says_which_folder_to_delete(project: Path
     assert len(errors.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("script, said", [(None, "no java on the PATH"), ("echo 'openjdk version \"11.0.2\"' >&2", "version 11")])
-def test_java_missing_or_too_old_is_one_line(tmp_path: Path, user: Callable[..., User], script: str | None, said: str) -> None:
+@pytest.mark.parametrize(
+    "script, reason", [(None, "no java on the PATH"), ("echo 'openjdk version \"11.0.2\"' >&2", "version 11")]
+)
+def test_missing_or_old_java_is_reported(tmp_path: Path, user: Callable[..., User], script: str | None, reason: str) -> None:
     path = tmp_path / "bin"
     path.mkdir()
     if script:
@@ -263,11 +266,11 @@ def test_java_missing_or_too_old_is_one_line(tmp_path: Path, user: Callable[...,
     code, errors = user(PATH=str(path), JAVA_HOME="").end()
     assert code == 1
     assert "Java 17 or newer is needed" in errors
-    assert said in errors
+    assert reason in errors
     assert len(errors.strip().splitlines()) == 1
 
 
-def test_folder_that_cannot_be_made_is_one_line(project: Path, user: Callable[..., User]) -> None:
+def test_folder_that_cannot_be_created_is_reported(project: Path, user: Callable[..., User]) -> None:
     (project / ".upsert_kafka").write_text("a file where the folder belongs")
     code, errors = user().end()
     assert code == 1
@@ -275,7 +278,7 @@ def test_folder_that_cannot_be_made_is_one_line(project: Path, user: Callable[..
     assert len(errors.strip().splitlines()) == 1
 
 
-def test_jars_folder_without_kafka_is_refused_by_name(tmp_path: Path, user: Callable[..., User]) -> None:
+def test_jars_folder_without_kafka_is_refused(tmp_path: Path, user: Callable[..., User]) -> None:
     code, errors = user(UPSERT_KAFKA_BROKER_JARS=str(tmp_path)).end()
     assert code == 1
-    assert f"UPSERT_KAFKA_BROKER_JARS='{tmp_path}' holds no kafka_*.jar" in errors
+    assert f"UPSERT_KAFKA_BROKER_JARS='{tmp_path}' contains no kafka_*.jar" in errors

@@ -1,4 +1,4 @@
-"""One project with every kind of resource, built twice and documented, by dbt processes as users start them."""
+"""One project with every kind of dbt resource, built twice and documented, in dbt processes as users start them."""
 
 from __future__ import annotations
 
@@ -73,25 +73,23 @@ exposures:
 }
 
 
-def said(outcome: Outcome, model: str) -> str:
-    """A model's message; its unit test has the model's name in its own."""
+def message(outcome: Outcome, model: str) -> str:
+    """The message of a model. `Outcome.message` would also find the model's unit test."""
     return {result["unique_id"]: result["message"] for result in outcome.run_results["results"]}[f"model.shop.{model}"]
 
 
-def test_a_project_with_every_resource_is_built_twice_and_documented(
-    dbt_project: Callable[..., Project], schema_name: str
-) -> None:
+def test_project_with_every_resource_is_built_twice_and_documented(dbt_project: Callable[..., Project], schema_name: str) -> None:
     project = dbt_project(MODELS, file_format="delta")
     first = project.succeed("build")
     kinds = Counter(result["unique_id"].partition(".")[0] for result in first.run_results["results"])
     assert kinds == {"model": 8, "test": 3, "seed": 1, "snapshot": 1, "unit_test": 1, "exposure": 1}
-    assert (said(first, "buyers"), said(first, "buyers_in_python")) == ("+2 ~0 -0 =0", "+2 ~0 -0 =0")
-    assert said(first, "order_events") == "+3"
+    assert (message(first, "buyers"), message(first, "buyers_in_python")) == ("+2 ~0 -0 =0", "+2 ~0 -0 =0")
+    assert message(first, "order_events") == "+3"
 
     project.write({"seeds/raw_orders.csv": MODELS["seeds/raw_orders.csv"] + "4,bob,5,2024-01-04\n"})
     with project.one_process():
         second = project.succeed("build")
-        assert (said(second, "buyers"), said(second, "buyers_in_python")) == ("+0 ~1 -0 =1", "+0 ~1 -0 =1")
+        assert (message(second, "buyers"), message(second, "buyers_in_python")) == ("+0 ~1 -0 =1", "+0 ~1 -0 =1")
 
         project.succeed("docs", "generate")
     catalog = json.loads((project.folder / "target" / "catalog.json").read_text())["nodes"]

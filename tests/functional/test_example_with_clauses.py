@@ -1,4 +1,4 @@
-"""examples/with_clauses does what the documents that its WITH clauses come from promise."""
+"""examples/with_clauses publishes what the documents with its WITH clauses describe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.services import read_topic
 EXAMPLE = PACKAGE_ROOT / "examples" / "with_clauses"
 
 
-def test_pasted_with_clauses_publish_what_their_documents_say(dbt_project: Callable[..., Project], broker: str) -> None:
+def test_with_clauses_publish_what_their_documents_describe(dbt_project: Callable[..., Project], broker: str) -> None:
     project = dbt_project({})
     shutil.copytree(EXAMPLE, project.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("profiles.yml", ".upsert_kafka"))
     definition = (project.folder / "dbt_project.yml").read_text()
@@ -28,10 +28,11 @@ def test_pasted_with_clauses_publish_what_their_documents_say(dbt_project: Calla
         cars = {r.key: r.value for r in read_topic(broker, "cars")}
         assert cars == {b"c1": b'c1,Ann,"Rolls, Royce",80', b"c2": b"c2,Bob,Volvo,55", b"c3": b"c3,,Fiat,90"}
         regions = {r.key: r.value for r in read_topic(broker, "pageviews_per_region")}
-        # Avro, as Flink writes it: a text is its length and its bytes, a number is zigzag, and 2 says that a value is not null.
+        # Avro as Flink writes it: a string is its length and its bytes, a number is zigzag-encoded, and 02 precedes a value that
+        # is not null.
         assert regions == {b"\nnorth": b"\nnorth\x02\x06\x02\x04", b"\nsouth": b"\nsouth\x02\x04\x02\x04"}
-        told = project.succeed("run-operation", "avro_schema", "--args", "{model: pageviews_per_region}")
-        [schema] = re.findall(r"pageviews_per_region value: (.*)", told.output)
+        schemas = project.succeed("run-operation", "avro_schema", "--args", "{model: pageviews_per_region}")
+        [schema] = re.findall(r"pageviews_per_region value: (.*)", schemas.output)
         rows = [fastavro.schemaless_reader(io.BytesIO(value), json.loads(schema), None) for value in regions.values() if value]
         assert {"user_region": "north", "pv": 3, "uv": 2} in rows
 

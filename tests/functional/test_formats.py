@@ -1,4 +1,4 @@
-"""Formats on the real broker: any table comes back from its topic, and what Flink wrote needs no message of ours."""
+"""Formats with a real broker: a view returns the rows of any SELECT, and rows that Flink wrote are not written again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from kafka import KafkaAdminClient
 from pyspark.sql import DataFrame, SparkSession
@@ -15,15 +15,14 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from dbt.adapters.upsert_kafka import formats
 from dbt.adapters.upsert_kafka.formats import Field, Side
 from tests.conformance.test_flink_vectors import CASES, IMPOSSIBLE, identity, rows_sql
+from tests.property_tests import NIGHTLY
 from tests.tables import Table
 from tests.tables_of_any_type import data_types, structs, values
 
-ROWS, EXAMPLES = 6, 2
-# A run of a model takes too long to look for the smallest table that shows a mistake.
-ONCE = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None, phases=[Phase.generate])
+ROWS, EXAMPLES = 6, 6 if NIGHTLY else 2
 IS_KEY = ("k1", "k2")
 MANY_COLUMNS = 2
-# One column of each type tells the same as all of them where only the way to the topic differs.
+# The conformance tests check the bytes of every case. Here a few cases are enough: only the way to the topic is tested.
 REPLAYED = [
     case
     for case in CASES
@@ -35,12 +34,13 @@ REPLAYED = [
 
 @pytest.mark.parametrize("include", ["ALL", "EXCEPT_KEY"])
 @pytest.mark.parametrize("format_name", ["json", "csv", "avro", "avro-confluent"])
-def test_view_has_the_rows_and_types_of_any_select(
+def test_view_returns_the_rows_and_types_of_any_select(
     spark: SparkSession, broker: str, registry: str, topic_name: str, schema_name: str, format_name: str, include: str
 ) -> None:
     number = itertools.count()
 
-    @settings(ONCE, max_examples=EXAMPLES)
+    # A failing example is not shrunk: each try is a run of a model, which takes seconds.
+    @settings(max_examples=EXAMPLES, phases=[Phase.generate])
     @given(data=st.data())
     def any_select(data: st.DataObject) -> None:
         rows = data.draw(frames(spark, format_name))
@@ -64,7 +64,7 @@ def test_view_has_the_rows_and_types_of_any_select(
 
 @st.composite
 def frames(draw: st.DrawFn, spark: SparkSession, format_name: str) -> DataFrame:
-    """A table of random columns, with a number and something else as its key."""
+    """Rows of random columns. The key consists of an integer and a column of a random type."""
     members = draw(structs(format_name, data_types(format_name), 4)).fields
     columns = [f for f in members if f.name.lower() not in IS_KEY]
     columns[1:1] = [StructField("k1", IntegerType()), StructField("k2", draw(data_types(format_name, 0)))]
@@ -78,19 +78,19 @@ def frames(draw: st.DrawFn, spark: SparkSession, format_name: str) -> DataFrame:
 
 
 def contents(frame: DataFrame) -> list[Any]:
-    """Rows in the key's order."""
-    return [told_apart(tuple(row)) for row in frame.orderBy("k1").collect()]
+    """The rows, ordered by the key."""
+    return [comparable(tuple(row)) for row in frame.orderBy("k1").collect()]
 
 
-def told_apart(value: Any) -> Any:
-    """A value as text, which tells -0.0 from 0.0; a map in any order is the same."""
+def comparable(value: Any) -> Any:
+    """The value as text, so that -0.0 differs from 0.0 and NaN equals NaN. The order of map entries is ignored."""
     if isinstance(value, dict):
-        return sorted((key, told_apart(member)) for key, member in value.items())
-    return [told_apart(member) for member in value] if isinstance(value, (list, tuple)) else repr(value)
+        return sorted((key, comparable(member)) for key, member in value.items())
+    return [comparable(member) for member in value] if isinstance(value, (list, tuple)) else repr(value)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=identity(case)) for case in REPLAYED])
-def test_topic_that_flink_wrote_needs_no_message(case: dict[str, Any], table: Table) -> None:
+def test_rows_that_flink_wrote_are_unchanged(case: dict[str, Any], table: Table) -> None:
     admin = KafkaAdminClient(bootstrap_servers=table.broker)
     admin.create_topics({table.topic: {"num_partitions": 2, "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}})
     admin.close()
@@ -99,26 +99,24 @@ def test_topic_that_flink_wrote_needs_no_message(case: dict[str, Any], table: Ta
     clause = {"connector": "upsert-kafka", "key.format": case["format"], "value.format": case["format"], **case["options"]}
     clause["value.fields-include"] = case["value_fields_include"]
 
-    told = table.publish(rows_sql(case), unique_key=case["unique_key"], with_options=clause)
+    publication = table.publish(rows_sql(case), unique_key=case["unique_key"], with_options=clause)
 
-    assert (told.unchanged, told.records) == (len(case["records"]), 0)
+    assert (publication.unchanged, publication.records) == (len(case["records"]), 0)
     assert table.end() == before
 
 
 @pytest.mark.parametrize("format_name", ["json", "csv", "avro"])
-def test_record_that_cannot_be_decoded_fails_the_view_or_is_left_out_and_stays_in_the_raw_table(
-    table: Table, format_name: str
-) -> None:
+def test_undecodable_record_fails_the_view_or_is_skipped(table: Table, format_name: str) -> None:
     table.options["format"] = format_name
     table.publish([(1, "a")])
     table.write_by_hand((b"\xff", b'\xff\xffno such row"', 0))
     with pytest.raises(Exception, match=f"Topic {table.topic}: a value is not {format_name} with the columns of this model: "):
         table.view()
-    raw = table.spark.table(f"`{table.schema}`.users__topic")
+    raw = table.spark.table(f"`{table.schema}__kafka`.users__topic")
     assert raw.count() == 2
 
-    told = table.publish([(1, "a"), (2, "b")], ignore_parse_errors=True)
+    publication = table.publish([(1, "a"), (2, "b")], ignore_parse_errors=True)
 
-    assert (told.inserted, told.unchanged, told.deleted, told.foreign) == (1, 1, 0, 1)
+    assert (publication.inserted, publication.unchanged, publication.deleted, publication.foreign) == (1, 1, 0, 1)
     assert table.view() == [(1, "a"), (2, "b")]
     assert raw.count() == 3

@@ -1,4 +1,4 @@
-"""Who may read a topic: READ ACLs on a cluster with an authorizer, a warning on one without."""
+"""Grants become READ ACLs on a cluster with an authorizer, and a warning on a cluster without one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from kafka.admin import ACLFilter, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePatternFilter, ResourceType
 
-from dbt.adapters.upsert_kafka import grants
 from dbt.adapters.upsert_kafka.errors import OptionsError
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client import acls
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from tests.services import Cluster
 
 AUTHORIZER = {
@@ -19,7 +19,7 @@ AUTHORIZER = {
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[str]:
+def authorizing_cluster() -> Iterator[str]:
     with Cluster(properties=AUTHORIZER) as cluster:
         yield cluster.bootstrap_servers
 
@@ -33,32 +33,32 @@ def principals(servers: str, topic: str) -> list[tuple[str, str]]:
 
 
 def apply(servers: str, topic: str, *names: str) -> list[str]:
-    wanted = grants.check("users", {"select": list(names)})
-    assert wanted is not None
+    granted = acls.check("users", {"select": list(names)})
+    assert granted is not None
     with KafkaSettings(servers).admin() as admin:
-        return grants.apply(admin, topic, wanted)
+        return acls.apply(admin, topic, granted)
 
 
-def test_principals_are_added_and_those_that_left_are_revoked(guarded: str, topic_name: str) -> None:
-    assert apply(guarded, topic_name, "ann", "User:bob") == []
-    assert principals(guarded, topic_name) == [("User:ann", "READ"), ("User:bob", "READ")]
-    apply(guarded, topic_name, "bob", "carl")
-    assert principals(guarded, topic_name) == [("User:bob", "READ"), ("User:carl", "READ")]
-    apply(guarded, topic_name)
-    assert principals(guarded, topic_name) == []
+def test_principals_are_added_and_revoked(authorizing_cluster: str, topic_name: str) -> None:
+    assert apply(authorizing_cluster, topic_name, "ann", "User:bob") == []
+    assert principals(authorizing_cluster, topic_name) == [("User:ann", "READ"), ("User:bob", "READ")]
+    apply(authorizing_cluster, topic_name, "bob", "carl")
+    assert principals(authorizing_cluster, topic_name) == [("User:bob", "READ"), ("User:carl", "READ")]
+    apply(authorizing_cluster, topic_name)
+    assert principals(authorizing_cluster, topic_name) == []
 
 
-def test_a_cluster_without_an_authorizer_is_a_warning(broker: str, topic_name: str) -> None:
+def test_cluster_without_an_authorizer_gives_a_warning(broker: str, topic_name: str) -> None:
     [warning] = apply(broker, topic_name, "ann")
     assert warning == (
-        f"topic '{topic_name}': grants have no effect, because the cluster has no authorizer: everybody may read it"
+        f"topic '{topic_name}': grants have no effect, because the cluster has no authorizer: every user can read it"
     )
 
 
-def test_another_privilege_than_select_is_refused() -> None:
-    with pytest.raises(OptionsError, match="users: grants has insert, own: a topic can be read, so only 'select' is allowed"):
-        grants.check("users", {"select": ["ann"], "own": "bob", "insert": "bob"})
+def test_privilege_other_than_select_is_refused() -> None:
+    with pytest.raises(OptionsError, match="users: grants has insert, own: only 'select' is allowed for a topic"):
+        acls.check("users", {"select": ["ann"], "own": "bob", "insert": "bob"})
 
 
-def test_no_grants_say_nothing_about_who_may_read() -> None:
-    assert grants.check("users", {}) is None
+def test_model_without_grants_changes_no_acls() -> None:
+    assert acls.check("users", {}) is None

@@ -1,4 +1,4 @@
-"""Names, values and sizes that nobody expects: published and shown as they are, or refused before anything is written."""
+"""Hostile inputs: unusual names, values and sizes are published unchanged, or refused before anything is written."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import partitioners, source, sql
+from dbt.adapters.upsert_kafka import sql
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError, UpsertKafkaError
+from dbt.adapters.upsert_kafka.sinks import partitioners
+from dbt.adapters.upsert_kafka.source import source
 from tests.tables import Table
 
 NAMES = [
@@ -33,15 +35,15 @@ VALUES = ["'", '"', "`", "\\", "\\'; DROP TABLE x; --", "${env:HOME}", "${dbtenv
 
 
 @pytest.fixture
-def plain_text(spark: SparkSession) -> Iterator[None]:
-    """Spark substitutes nothing in SQL, as in the sessions that dbt gets."""
+def no_substitution(spark: SparkSession) -> Iterator[None]:
+    """Turn off variable substitution in SQL, as in the adapter's sessions."""
     spark.conf.set("spark.sql.variable.substitute", "false")
     yield
     spark.conf.unset("spark.sql.variable.substitute")
 
 
-@pytest.mark.usefixtures("plain_text")
-def test_columns_of_any_name(table: Table) -> None:
+@pytest.mark.usefixtures("no_substitution")
+def test_column_names_with_special_characters_are_published(table: Table) -> None:
     values = ", ".join(f"{sql.quote_literal(VALUES[i % len(VALUES)])} AS {sql.quote_identifier(n)}" for i, n in enumerate(NAMES))
     query = f"SELECT 1 AS {sql.quote_identifier('the `key.')}, {values}"
     expected = [tuple(row) for row in table.spark.sql(query).collect()]
@@ -49,12 +51,12 @@ def test_columns_of_any_name(table: Table) -> None:
     assert table.publish(query, **keys).inserted == 1
     assert table.view() == expected
     assert table.spark.table(f"`{table.schema}`.users").columns[1:] == NAMES
-    # What the next run reads of this one in the catalog is not hidden by Spark because it sounds like a secret.
+    # Spark redacts table properties with words such as token; the next run must read its own anyway.
     assert table.publish(query, **keys).unchanged == 1
     assert table.publish(query, sink_delivery_guarantee="exactly-once", full_refresh=True, **keys).updated == 1
 
 
-def test_options_that_would_end_a_statement_are_values(table: Table) -> None:
+def test_option_with_sql_is_written_as_value(table: Table) -> None:
     hostile = "x') ; DROP DATABASE a; -- ${env:HOME} \\"
     table.publish([(1, "a")], headers={"h": sql.quote_literal(hostile)}, properties={"client.rack": hostile})
     [record] = table.records()
@@ -63,21 +65,21 @@ def test_options_that_would_end_a_statement_are_values(table: Table) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../up", "a/b", "a\n", "..", "a\0b", "a'b", "x" * 250])
-def test_a_topic_name_that_could_leave_its_place_is_refused(table: Table, name: str) -> None:
+def test_topic_name_with_path_or_quote_is_refused(table: Table, name: str) -> None:
     table.topic = name
     with pytest.raises(UpsertKafkaError, match="is not a name that Kafka allows"):
         table.publish([(1, "a")])
 
 
 @pytest.mark.parametrize("text", ["int) AS x, (select 1", "struct<a:int", "int; DROP TABLE x", "`int`", "${env:HOME}"])
-def test_a_data_type_is_a_type_and_no_more(spark: SparkSession, text: str) -> None:
-    with pytest.raises(OptionsError, match="which is no type of Spark SQL"):
+def test_data_type_with_sql_is_refused(spark: SparkSession, text: str) -> None:
+    with pytest.raises(OptionsError, match="which is not a type of Spark SQL"):
         source.schema_of(spark, "events", {"id": {"name": "id", "data_type": text}})
 
 
-def test_a_partitioner_is_the_one_module_that_the_model_names(tmp_path: Path) -> None:
+def test_only_named_partitioner_module_is_imported(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def first(key, value, partitions):\n    return 0\n")
-    (tmp_path / "other.py").write_text("raise SystemError('nobody named me')\n")
+    (tmp_path / "other.py").write_text("raise SystemError('imported by mistake')\n")
     found = partitioners.load("custom", "mine.first", tmp_path)
     assert found.function is not None and found.function(b"", b"", 3) == 0
     for name in ("..mine.first", "mine.first.other", "other", "/etc/passwd.x", "mine.first()", ""):
@@ -89,8 +91,8 @@ BIG: dict[str, Any] = {"topic_config": {"max.message.bytes": "8000000"}}
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_keys_of_100_kb_and_values_of_5_mb(table: Table, guarantee: str) -> None:
-    # Random, so that compression does not help.
+def test_key_of_100_kb_and_value_of_5_mb_are_published(table: Table, guarantee: str) -> None:
+    # Random bytes, which compression does not shrink.
     noise = "array_join(transform(sequence(1, {}), i -> sha2(concat('{}', i), 512)), '')"
     query = f"SELECT {noise.format(800, 'key')} AS id, {noise.format(40_000, 'value')} AS name"
     assert table.publish(query, sink_delivery_guarantee=guarantee, **BIG).inserted == 1
@@ -101,7 +103,7 @@ def test_keys_of_100_kb_and_values_of_5_mb(table: Table, guarantee: str) -> None
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_message_that_the_topic_does_not_take_is_refused_before_anything_is_written(table: Table, is_new: bool) -> None:
+def test_too_large_message_is_refused_before_first_write(table: Table, is_new: bool) -> None:
     if not is_new:
         table.publish([(1, "a")])
     with pytest.raises(GuardError, match=r"the largest message has 2\d+ bytes and at most 10485\d\d are allowed") as refusal:
@@ -111,7 +113,7 @@ def test_a_message_that_the_topic_does_not_take_is_refused_before_anything_is_wr
         assert len(table.records()) == 1
 
 
-def test_deep_nesting(table: Table) -> None:
+def test_50_nested_structs_are_published(table: Table) -> None:
     value = "'leaf'"
     for level in range(50):
         value = f"named_struct('f{level}', {value}, 'l', array({level}))"
@@ -120,7 +122,7 @@ def test_deep_nesting(table: Table) -> None:
     assert len(table.view()) == 1
 
 
-def test_a_wide_table(table: Table) -> None:
+def test_1000_columns_are_published(table: Table) -> None:
     query = "SELECT 1 AS id, " + ", ".join(f"{i} AS column_{i}" for i in range(1000))
     assert table.publish(query).inserted == 1
     assert len(table.view()[0]) == 1001

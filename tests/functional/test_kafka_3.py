@@ -1,4 +1,4 @@
-"""A broker of Kafka 3: the same models, whatever the guarantee."""
+"""Models on a broker of Kafka 3, with both delivery guarantees."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def kafka_3() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_topic_is_equal_to_the_select(
-    spark: SparkSession, kafka_3: str, topic_name: str, schema_name: str, guarantee: str
-) -> None:
+def test_topic_equals_the_select(spark: SparkSession, kafka_3: str, topic_name: str, schema_name: str, guarantee: str) -> None:
     table = Table(spark, kafka_3, topic_name, schema_name)
     table.options["sink_delivery_guarantee"] = guarantee
     assert table.publish([(i, "a") for i in range(100)])._message == "+100 ~0 -0 =0"

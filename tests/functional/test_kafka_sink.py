@@ -1,4 +1,4 @@
-"""The materialization `kafka`: rows as events, update modes, and change events as Flink writes them."""
+"""The materialization `kafka`: appended events, update modes, and change events as Flink writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.tables import Table, json_key, json_value
 
 
 class Events(Table):
-    """A model `kafka`; without a key unless told otherwise."""
+    """A `kafka` model, by default without a key."""
 
     materialization = "kafka"
 
@@ -35,7 +35,7 @@ def bytes_of(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
     return [(record.key, record.value) for record in records]
 
 
-def test_every_run_appends_its_rows_and_the_relation_shows_all_records(events: Events) -> None:
+def test_every_run_appends_its_rows_and_view_has_all_records(events: Events) -> None:
     assert events.publish([(1, "a")], headers={"run": "'first'"})._message == "+1"
     assert events.publish([(1, "a"), (None, "b")]).appended == 2
     records = events.records()
@@ -46,7 +46,7 @@ def test_every_run_appends_its_rows_and_the_relation_shows_all_records(events: E
     assert len(events.shown("name")) == 3
 
 
-def test_a_key_is_optional_and_may_stand_outside_of_the_value(events: Events) -> None:
+def test_key_may_be_excluded_from_value(events: Events) -> None:
     config: dict[str, Any] = {
         "unique_key": "id",
         "key_format": "raw",
@@ -58,9 +58,9 @@ def test_a_key_is_optional_and_may_stand_outside_of_the_value(events: Events) ->
     assert events.shown("id, name") == [("k", "a"), ("k", "b")]
 
 
-def test_a_null_key_appends_nothing_or_is_left_out(events: Events) -> None:
+def test_null_key_is_refused_or_dropped(events: Events) -> None:
     with pytest.raises(
-        GuardError, match=r"1 rows have NULL in a column of unique_key .id.; set on_null_key='drop'.*Nothing was written"
+        GuardError, match=r"(?s)1 row has NULL in a column of unique_key .id.. Set on_null_key='drop'.*Nothing was written"
     ):
         events.publish([(1, "a"), (None, "b")], unique_key="id")
     appended = events.publish([(1, "a"), (None, "b")], unique_key="id", on_null_key="drop")
@@ -68,21 +68,21 @@ def test_a_null_key_appends_nothing_or_is_left_out(events: Events) -> None:
     assert bytes_of(events.records()) == [(json_key(1), json_value((1, "a")))]
 
 
-def test_a_select_that_fails_appends_nothing(events: Events) -> None:
+def test_failing_select_appends_nothing(events: Events) -> None:
     events.publish([(1, "a")])
     with pytest.raises(Exception, match="stop here"):
         events.publish("SELECT id, if(id = 99999, raise_error('stop here'), 'x') AS name FROM range(100000) AS t(id)")
     assert len(events.records()) == 1
 
 
-def test_event_has_the_time_that_the_model_gives_it(events: Events) -> None:
+def test_record_timestamp_is_written(events: Events) -> None:
     config: dict[str, Any] = {"sink_delivery_guarantee": "exactly-once", "record_timestamp": "at", "exclude_columns": ["at"]}
     events.publish("SELECT id, timestamp_millis(1700000000000 + id) AS at FROM range(3)", **config)
     assert sorted(record.timestamp for record in events.records()) == [1700000000000, 1700000000001, 1700000000002]
     assert events.shown("id, unix_millis(kafka_timestamp)")[0] == (0, 1700000000000)
 
 
-def test_retract_takes_a_row_back_before_it_writes_the_new_one(events: Events) -> None:
+def test_retract_writes_tombstone_before_new_value(events: Events) -> None:
     config = {"unique_key": "id", "update_mode": "retract"}
     events.publish([(1, "a"), (2, "b")], **config)
     before = events.end()
@@ -103,7 +103,7 @@ ENVELOPES = {
 
 
 @pytest.mark.parametrize("format", ENVELOPES)
-def test_change_events_are_those_of_flink_and_carry_the_old_row(format: str, events: Events) -> None:
+def test_change_events_have_old_row(format: str, events: Events) -> None:
     added, removed = ENVELOPES[format]
     config: dict[str, Any] = {"unique_key": "id", "format": format}
 
@@ -117,7 +117,7 @@ def test_change_events_are_those_of_flink_and_carry_the_old_row(format: str, eve
     new = events.new_records(before)
     assert values(new, 1) == [removed.format(image(1, "a")), added.format(image(1, "A"))]
     assert (values(new, 2), values(new, 3)) == ([], [removed.format(image(3, "c"))])
-    # A row that was deleted is new again, and an unchanged table writes nothing.
+    # A deleted row is inserted again, and unchanged rows write nothing.
     assert events.publish([(1, "A"), (2, "b"), (3, "d")], **config)._message == "+1 ~0 -0 =2"
     assert events.publish([(1, "A"), (2, "b"), (3, "d")], **config)._message == "+0 ~0 -0 =3"
     kinds = [kind for kind, id in events.shown("row_kind, id") if id == 1]
@@ -125,7 +125,7 @@ def test_change_events_are_those_of_flink_and_carry_the_old_row(format: str, eve
 
 
 @pytest.mark.parametrize("format", FLINK["changes"])
-def test_change_events_of_a_key_are_byte_for_byte_those_that_flink_wrote(format: str, events: Events) -> None:
+def test_change_events_equal_flinks_bytes(format: str, events: Events) -> None:
     config: dict[str, Any] = {"unique_key": "id", "format": format}
     events.publish([(1, "a"), (2, "b")], **config)
     events.publish([(1, "A")], allow_empty=True, **config)
@@ -135,20 +135,20 @@ def test_change_events_of_a_key_are_byte_for_byte_those_that_flink_wrote(format:
     assert len(ours) == len(FLINK["changes"][format])
 
 
-def test_update_modes_and_change_events_need_a_key(events: Events) -> None:
+def test_update_mode_and_cdc_format_without_unique_key_are_refused(events: Events) -> None:
     for config in ({"update_mode": "upsert"}, {"format": "debezium-json"}):
         with pytest.raises(OptionsError, match="needs unique_key"):
             events.publish([(1, "a")], **config)
 
 
-def test_exactly_once_appends_a_run_as_one_transaction(events: Events) -> None:
+def test_exactly_once_run_is_one_transaction(events: Events) -> None:
     config: dict[str, Any] = {
         "sink_delivery_guarantee": "exactly-once",
         "sink_partitioner": "round-robin",
         "headers": {"by": "name"},
     }
-    told = events.publish([(1, "a"), (2, "b")], **config)
-    assert (told.appended, told.records, told.transactional_id) == (2, 2, f"dbt-upsert-kafka.{events.topic}")
+    appended = events.publish([(1, "a"), (2, "b")], **config)
+    assert (appended.appended, appended.records, appended.transactional_id) == (2, 2, f"dbt-upsert-kafka.{events.topic}")
     assert sorted(bytes_of(events.records())) == [(None, json_value((1, "a"))), (None, json_value((2, "b")))]
     with pytest.raises(Exception, match="stop here"):
         events.publish("SELECT id, if(id = 99999, raise_error('stop here'), 'x') AS name FROM range(100000) AS t(id)", **config)

@@ -1,4 +1,4 @@
-"""Sources through dbt itself: JSON topic in, upsert topic out, a group that reads on only when all went well, freshness."""
+"""`kafka_source` with dbt: a source read by an upsert_kafka and a kafka model, commits of a group, source freshness."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = """
       - {name: page_id, data_type: bigint}
       - {name: viewtime, data_type: timestamp_ntz}
       - {name: user_region, data_type: string}
-      - {name: kafka_offset, description: Where it came from.}"""
+      - {name: kafka_offset, description: The offset of the message.}"""
 FILES = {
     "models/pageviews.sql": "{{ config(materialized='kafka_source', topic=var('views')) }}\nselect * from {{ kafka_topic() }}",
     "models/pageviews_per_region.sql": """
@@ -57,7 +57,7 @@ def committed(broker: str, group: str) -> int | None:
         admin.close()
 
 
-def test_pageviews_by_region_and_a_group_that_reads_on_when_all_went_well(
+def test_group_is_committed_only_if_downstream_models_succeed(
     dbt_project: Callable[..., Project], broker: str, schema_name: str
 ) -> None:
     topic = f"{schema_name}.pageviews"
@@ -74,7 +74,7 @@ def test_pageviews_by_region_and_a_group_that_reads_on_when_all_went_well(
         write(broker, topic, [view(4, "south")])
         second = project.run("build", "--vars", json.dumps({"broken": True}))
         assert second.exit_code == 1 and "archive did not succeed" in second.output
-        # The table needs no group: it saw the new event, and only its region is published.
+        # `pageviews` has no group, so that it contains the new event. Only the changed region is published.
         assert second.message("pageviews_per_region") == "+0 ~1 -0 =1"
         assert committed(broker, topic) == 3
 

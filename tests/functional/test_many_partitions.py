@@ -1,4 +1,4 @@
-"""A topic of a thousand partitions is written, compared and changed in one transaction like any other."""
+"""A topic with a thousand partitions is written, compared and changed in one transaction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from tests.tables import Table, json_key, json_value
 PARTITIONS, ROWS = 1000, 3000
 
 
-def test_a_thousand_partitions(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> None:
+def test_topic_with_a_thousand_partitions_is_published(
+    spark: SparkSession, broker: str, topic_name: str, schema_name: str
+) -> None:
     table = Table(spark, broker, topic_name, schema_name, PARTITIONS)
     admin = KafkaAdminClient(bootstrap_servers=broker)
     try:
@@ -24,6 +26,6 @@ def test_a_thousand_partitions(spark: SparkSession, broker: str, topic_name: str
         expected = [(i, "b" if i < 2000 else "a") for i in range(100, ROWS)]
         assert table.latest() == {json_key(row[0]): json_value(row) for row in expected}
     finally:
-        # The suite's broker is shared, and every partition costs it files.
+        # The broker is shared by all tests, and every partition needs files.
         admin.delete_topics([topic_name])
         admin.close()

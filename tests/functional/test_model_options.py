@@ -1,4 +1,4 @@
-"""Options through dbt itself on a real broker: mistakes touch nothing, dialects agree, properties reach their clients."""
+"""Options with dbt and a real broker: bad options write nothing, all spellings agree, properties reach the Kafka clients."""
 
 from __future__ import annotations
 
@@ -9,27 +9,17 @@ from typing import Any
 
 import pytest
 import yaml
-from kafka import KafkaAdminClient
 
-from dbt.adapters.upsert_kafka.options.table import NOT_AVAILABLE_YET
 from tests.dbt_project import Outcome, Project
-from tests.services import end_offsets, read_topic
+from tests.services import end_offsets, list_topics, read_topic
 
 ROOT = Path(__file__).resolve().parents[2]
-BAD_OPTIONS = yaml.safe_load((ROOT / "tests/unit/bad_options.yml").read_text())
+BAD_OPTIONS = yaml.safe_load((ROOT / "tests/unit/options/bad_options.yml").read_text())
 MATERIALIZATIONS = {path.stem for path in (ROOT / "dbt/include/upsert_kafka/macros/materializations").glob("*.sql")}
 
 
-def topics(broker: str) -> set[str]:
-    admin = KafkaAdminClient(bootstrap_servers=broker)
-    try:
-        return set(admin.list_topics())
-    finally:
-        admin.close()
-
-
 def model(sql: str, name: str, **config: Any) -> dict[str, str]:
-    """A model with its config in YAML."""
+    """The files of a model with its config in YAML."""
     return {f"models/{name}.sql": sql, f"models/{name}.yml": yaml.safe_dump({"models": [{"name": name, "config": config}]})}
 
 
@@ -37,7 +27,7 @@ def statuses(outcome: Outcome) -> dict[str, str]:
     return {result["unique_id"].split(".")[-1]: result["status"] for result in outcome.run_results["results"]}
 
 
-# A hook, to ask the Spark that runs already.
+# A hook that lists the relations with the Spark session of the run.
 LIST_RELATIONS = {
     "macros/list_relations.sql": """
         {% macro list_relations() %}
@@ -52,12 +42,10 @@ LIST_RELATIONS = {
 
 
 def _reaches_the_adapter(row: dict[str, Any]) -> bool:
-    exists = row.get("materialized", "upsert_kafka") in MATERIALIZATIONS
-    refused_before_columns = row.get("columns") and NOT_AVAILABLE_YET.keys() & row["config"].keys()
-    return exists and not refused_before_columns and not row.get("refused_by_dbt")
+    return row.get("materialized", "upsert_kafka") in MATERIALIZATIONS and not row.get("refused_by_dbt")
 
 
-def test_bad_options_are_refused_by_dbt_and_leave_broker_and_catalog_untouched(
+def test_bad_options_are_refused_before_topics_and_relations_are_created(
     dbt_project: Callable[..., Project], broker: str
 ) -> None:
     rows = [row for row in BAD_OPTIONS if _reaches_the_adapter(row)]
@@ -72,7 +60,7 @@ def test_bad_options_are_refused_by_dbt_and_leave_broker_and_catalog_untouched(
         config = sink | row["config"]
         files |= model("select 1 as id, 'a' as name, 2 as price", row["name"], **config)
     project = dbt_project(files)
-    before = topics(broker)
+    before = list_topics(broker)
 
     outcome = project.run("run")
 
@@ -80,11 +68,11 @@ def test_bad_options_are_refused_by_dbt_and_leave_broker_and_catalog_untouched(
     wrong = {}
     for row in rows:
         message = outcome.message(row["name"])
-        missing = [fragment for fragment in row["says"] if fragment not in message]
+        missing = [part for part in row["message_contains"] if part not in message]
         if missing or f"{row['name']}: " not in message:
             wrong[row["name"]] = message
     assert wrong == {}
-    assert topics(broker) == before
+    assert list_topics(broker) == before
     assert "relations: ." in outcome.output
 
 
@@ -143,7 +131,7 @@ DIALECTS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_same_model_in_every_dialect_publishes_the_same_bytes(dbt_project: Callable[..., Project], broker: str) -> None:
+def test_every_spelling_of_a_model_publishes_the_same_bytes(dbt_project: Callable[..., Project], broker: str) -> None:
     files: dict[str, str] = {}
     for name, config in DIALECTS.items():
         here = yaml.safe_load(yaml.safe_dump(config).replace("BROKER", broker))
@@ -160,7 +148,7 @@ def test_same_model_in_every_dialect_publishes_the_same_bytes(dbt_project: Calla
     assert {name for name, records in published.items() if records != published["cars_config"]} == set()
 
 
-def test_model_wins_over_schema_yaml_and_schema_yaml_over_project(
+def test_model_config_wins_over_schema_yaml_and_schema_yaml_over_project(
     dbt_project: Callable[..., Project], broker: str, schema_name: str
 ) -> None:
     in_model = "{{ config(value_fields_include='EXCEPT_KEY') }} select 1 as id, 'a' as name"
@@ -175,8 +163,8 @@ def test_model_wins_over_schema_yaml_and_schema_yaml_over_project(
     assert set(end_offsets(broker, topic)) == {0, 1}
 
 
-def test_properties_reach_the_clients_that_they_are_for(dbt_project: Callable[..., Project]) -> None:
-    # A producer that may send no more than 200 bytes, and a reader that is told to poll no record at all, can't work.
+def test_properties_reach_the_client_that_has_them(dbt_project: Callable[..., Project]) -> None:
+    # A producer with max.request.size=200 and a consumer with max.poll.records=0 fail.
     rows = "select 1 as id, repeat('x', 1000) as text"
     upsert = {"materialized": "upsert_kafka", "unique_key": "id"}
     project = dbt_project(
@@ -189,20 +177,20 @@ def test_properties_reach_the_clients_that_they_are_for(dbt_project: Callable[..
 
     with project.one_process():
         first = project.run("run")
-        again = project.run("run", "--select", "for_the_reader")
+        again = project.run("run", "--select", "for_the_reader", "--full-refresh")
 
-    # A topic without records is not read, and a producer polls nothing.
+    # The first run finds an empty topic and starts no consumer. An unchanged run would not either; a full refresh does.
     assert statuses(first) == {"for_the_producer": "error", "for_the_reader": "success", "misspelt": "success"}
     assert "max.request.size" in first.message("for_the_producer")
     assert statuses(again) == {"for_the_reader": "error"}
     assert "max.poll.records" in again.message("for_the_reader")
-    assert "misspelt: properties linger.msec: no Kafka client knows this property; did you mean linger.ms?" in first.output
+    assert "misspelt: properties linger.msec: no Kafka client has this property; did you mean linger.ms?" in first.output
 
 
 def test_parse_starts_neither_spark_nor_kafka(
     dbt_project: Callable[..., Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Every JVM on the way is this one, which only leaves a trace.
+    # A fake java that records its arguments and fails.
     java, started = tmp_path / "jvm" / "bin" / "java", tmp_path / "started"
     java.parent.mkdir(parents=True)
     java.write_text(f'#!/bin/sh\necho "$@" >> "{started}"\nexit 1\n')
@@ -218,4 +206,4 @@ def test_parse_starts_neither_spark_nor_kafka(
     assert not started.exists()
     assert not (project.folder / ".upsert_kafka").exists()
     assert project.run("run").exit_code != 0
-    assert started.exists(), "the trace is left by what does start a JVM"
+    assert started.exists(), "the fake java is used when a JVM is started"

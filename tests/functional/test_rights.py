@@ -1,19 +1,27 @@
-"""Least privilege: each model runs with exactly the rights that docs/security.md lists, and says which one is missing."""
+"""Least privilege: a model needs exactly the rights that docs/security.md lists, and an error names a missing one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from kafka.admin import ResourceType
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from dbt.adapters.upsert_kafka import options, slices, topics
+from dbt.adapters.upsert_kafka import options
 from dbt.adapters.upsert_kafka.connections import error_line
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.credentials import DEFAULT_STATE_TOPIC
+from dbt.adapters.upsert_kafka.errors import GuardError, UpsertKafkaError
+from dbt.adapters.upsert_kafka.kafka_client import groups, topics
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.publish import memory
+from dbt.adapters.upsert_kafka.source import slices
+from dbt.adapters.upsert_kafka.state.store import StateSettings
 from tests.secured import SecuredCluster, export
-from tests.tables import Table
+from tests.services import end_offsets
+from tests.tables import Rows, Table
 
 TOPIC, GROUP, TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
 EXACTLY_ONCE = {"sink_delivery_guarantee": "exactly-once"}
@@ -21,18 +29,19 @@ Rights = Mapping[tuple[ResourceType, str], str]
 
 
 class SecuredTable(Table):
-    """A model that reaches its broker as a user of its own, who may do nothing yet."""
+    """A model with its own Kafka user, which has no rights at first."""
 
     def __init__(self, spark: SparkSession, cluster: SecuredCluster, topic: str, schema: str) -> None:
         super().__init__(spark, cluster.admin_servers, topic, schema)
         self.cluster = cluster
-        # A user for each topic, so that no rule of another test helps.
+        # One user per topic, so that the ACLs of other tests have no effect.
         self.user = f"user-of-{topic}"[:100]
         cluster.add_user(self.user, "s3cret")
-        # Spark keeps producers for who has the same settings, and the password is none of them.
+        # Spark reuses a producer for equal settings, in which the password is only a reference.
         self.kafka = {**cluster.sasl(self.user, "s3cret", "SCRAM-SHA-256"), "client.id": self.user}
         self.secured_at = cluster.sasl_servers
         export(spark, self.kafka)
+        self.allow("CREATE READ WRITE", name=DEFAULT_STATE_TOPIC)
 
     @property
     def settings(self) -> KafkaSettings:
@@ -44,12 +53,24 @@ class SecuredTable(Table):
     def refused(self, line: str, **config: str) -> None:
         with pytest.raises(UpsertKafkaError) as refusal:
             self.publish([(1, "a"), (2, "b")], **config)
-        self.is_told(refusal.value, line)
+        self.assert_reported(refusal.value, line)
 
-    def is_told(self, error: UpsertKafkaError, line: str) -> None:
-        told = str(error.msg)
-        assert f"user '{self.user}' lacks {line}" in told
-        assert "\n" not in told and "Exception" not in told and "s3cret" not in told
+    def assert_reported(self, error: UpsertKafkaError, line: str) -> None:
+        message = str(error.msg)
+        assert f"user '{self.user}' lacks {line}" in message
+        assert "\n" not in message and "Exception" not in message and "s3cret" not in message
+
+
+class TableWithoutState(SecuredTable):
+    """A model whose user has no rights on the state topic."""
+
+    def __init__(self, spark: SparkSession, cluster: SecuredCluster, topic: str, schema: str) -> None:
+        super().__init__(spark, cluster, topic, schema)
+        self.state_topic = f"{topic}.state"
+        self.allow("CREATE READ WRITE")
+
+    def publish(self, rows: Rows | DataFrame | str, columns: str | None = None, **config: Any) -> Any:
+        return super().publish(rows, columns, state=StateSettings(self.state_topic, 1), **config)
 
 
 class SecuredEvents(SecuredTable):
@@ -61,12 +82,12 @@ def model(spark: SparkSession, secured: SecuredCluster, topic_name: str, schema_
     return SecuredTable(spark, secured, topic_name, schema_name)
 
 
-def test_at_least_once_with_each_right_missing_and_with_all(model: SecuredTable) -> None:
+def test_at_least_once_names_each_missing_right(model: SecuredTable) -> None:
     model.refused(f"DESCRIBE on topic '{model.topic}': grant it")
     model.allow("DESCRIBE")
     model.refused(f"CREATE on topic '{model.topic}'")
     model.allow("CREATE")
-    # A new topic is created before it is known what may be done with it, and nothing is written to it.
+    # The user's rights on a new topic are known after it was created. Nothing is written to it.
     model.refused(f"READ on topic '{model.topic}'")
     model.refused(f"READ on topic '{model.topic}'")
     model.allow("READ")
@@ -90,7 +111,7 @@ def test_exactly_once_needs_its_transactional_id_as_well(model: SecuredTable) ->
     assert model.view() == [(1, "a"), (2, "c")]
 
 
-def test_an_append_sink_need_not_read_but_who_reads_its_view_must(
+def test_append_sink_needs_no_read_but_its_view_does(
     spark: SparkSession, secured: SecuredCluster, topic_name: str, schema_name: str
 ) -> None:
     events = SecuredEvents(spark, secured, topic_name, schema_name)
@@ -104,33 +125,74 @@ def test_an_append_sink_need_not_read_but_who_reads_its_view_must(
     assert error_line(refusal.value) == f"this user lacks READ on topic '{events.topic}': grant it"
 
 
-def test_a_dry_run_need_not_write(model: SecuredTable) -> None:
+@pytest.fixture
+def stateless(spark: SparkSession, secured: SecuredCluster, topic_name: str, schema_name: str) -> TableWithoutState:
+    return TableWithoutState(spark, secured, topic_name, schema_name)
+
+
+def test_without_rights_on_the_state_topic_a_run_may_only_add(stateless: TableWithoutState) -> None:
+    assert stateless.publish([(1, "a")]).inserted == 1
+    assert stateless.publish([(1, "a"), (2, "b")]).inserted == 1
+    before = stateless.end()
+    with pytest.raises(GuardError, match=r"may not read the state topic .* would change 1 key and delete 1 key") as refusal:
+        stateless.publish([(1, "c")])
+    assert "Grant READ, WRITE and CREATE on the state topic" in str(refusal.value)
+    assert stateless.end() == before
+
+
+def test_with_read_but_not_write_owners_are_checked_and_a_warning_is_logged(
+    stateless: TableWithoutState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(memory.logger, "warning", warnings.append)
+    with stateless.cluster.admin() as admin:
+        topics.create(admin, stateless.state_topic, topics.TopicSettings(1, 1))
+    stateless.allow("READ", name=stateless.state_topic)
+    assert stateless.publish([(1, "a")]).inserted == 1
+    assert [warning for warning in warnings if "may not write to the state topic" in warning]
+    assert end_offsets(stateless.broker, stateless.state_topic) == {0: 0}
+    other = StateSettings(stateless.state_topic, 1)
+    Table.publish(stateless_owner(stateless), [(1, "a")], state=other)
+    before = stateless.end()
+    with pytest.raises(GuardError, match="is owned by model other"):
+        stateless.publish([(1, "a"), (2, "b")])
+    assert stateless.end() == before
+
+
+def stateless_owner(table: TableWithoutState) -> Table:
+    """Another model with all rights that publishes to the same topic."""
+    other = Table(table.spark, table.broker, table.topic, f"{table.schema}_other")
+    other.owner = replace(other.owner, model="other")
+    return other
+
+
+def test_preview_needs_no_write(model: SecuredTable) -> None:
     model.allow("READ")
     with model.cluster.admin() as admin:
-        topics.create(admin, model.topic, topics.Wanted(partitions=1))
+        topics.create(admin, model.topic, topics.TopicSettings(partitions=1))
     assert model.publish([(1, "a")], mode="preview").inserted == 1
     assert model.records() == []
 
 
-def test_a_source_reads_its_topic_and_a_group_of_its_own(model: SecuredTable) -> None:
+def test_source_needs_rights_on_its_topic_and_group(model: SecuredTable) -> None:
     with model.cluster.admin() as admin:
-        topics.create(admin, model.topic, topics.Wanted(partitions=1))
+        topics.create(admin, model.topic, topics.TopicSettings(partitions=1))
     group = f"group-of-{model.topic}"
     config = {"topic": model.topic, "properties": {"group.id": group, "auto.offset.reset": "earliest"}}
     source = options.parse("kafka_source", "events", {"materialized": "kafka_source", **config})
 
-    def resolved(line: str) -> None:
+    def assert_refused(line: str) -> None:
         with pytest.raises(UpsertKafkaError) as refusal, model.settings.admin() as admin:
             covered = slices.resolve(admin, "events", source)
-            topics.commit(admin, group, covered.ends())
-        model.is_told(refusal.value, line)
+            groups.commit(admin, group, covered.ends())
+        model.assert_reported(refusal.value, line)
 
     model.allow("DESCRIBE")
-    resolved(f"READ on topic '{model.topic}'")
+    assert_refused(f"READ on topic '{model.topic}'")
     model.allow("READ")
-    resolved(f"DESCRIBE on group '{group}'")
+    assert_refused(f"DESCRIBE on group '{group}'")
     model.allow("DESCRIBE", GROUP, group)
-    resolved(f"READ on group '{group}'")
+    assert_refused(f"READ on group '{group}'")
     model.allow("READ", GROUP, group)
     with model.settings.admin() as admin:
-        topics.commit(admin, group, slices.resolve(admin, "events", source).ends())
+        groups.commit(admin, group, slices.resolve(admin, "events", source).ends())

@@ -1,4 +1,4 @@
-"""dbt on a secured broker, the whole way and in processes of their own; and no secret in anything that they leave."""
+"""dbt commands on a secured broker, and no secret in their output, files and command lines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from kafka.admin import ResourceType
 from pyspark.sql import SparkSession
 
+from dbt.adapters.upsert_kafka.credentials import DEFAULT_STATE_TOPIC
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, OptionsError
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from tests.dbt_project import QUICK_JVM, Outcome, Project
 from tests.faults.scene import descendants
 from tests.secured import CLIENT, OAUTH, PASSWORD, PLAIN, SecuredCluster, export
@@ -40,9 +41,10 @@ models:
 - name: seen
   columns: [{name: id, data_type: int, data_tests: [not_null]}, {name: name, data_type: string}]
 """,
-    "macros/tell.sql": (
-        "{% macro tell() %}{% if execute %}{% for name in ['users', 'orders', 'seen'] %}"
-        "{{ log(run_query('show create table ' ~ target.schema ~ '.' ~ name ~ '__topic').columns[0].values()[0], info=true) }}"
+    "macros/show_options.sql": (
+        "{% macro show_options() %}{% if execute %}{% for name in ['users', 'orders', 'seen'] %}"
+        "{% set table = target.schema ~ '__kafka.' ~ name ~ '__topic' %}"
+        "{{ log(run_query('show create table ' ~ table).columns[0].values()[0], info=true) }}"
         "{% endfor %}"
         "{{ log(run_query(\"select '${env:DBT_UPSERT_KAFKA_SECRET_SASL_JAAS_CONFIG}'\").columns[0].values()[0], info=true) }}"
         "{% endif %}{% endmacro %}"
@@ -51,7 +53,7 @@ models:
 
 
 class SecuredProject(Project):
-    """A project whose secrets are in the environment of its commands only, and whose temporary files are all in `temp`."""
+    """A project whose secrets are only in the environment of its commands. All temporary files are in `temp`."""
 
     secrets: dict[str, str]
 
@@ -63,7 +65,7 @@ class SecuredProject(Project):
         return {**super().environment(), **self.secrets, "TMPDIR": str(self.temp)}
 
     def run_watched(self, *arguments: str) -> tuple[Outcome, set[bytes]]:
-        """Run a command; also the command lines of all processes that it ever had."""
+        """Run a command; returns its outcome and the command lines of all its processes."""
         process = self.start(*arguments)
         seen = {" ".join(self.command(*arguments)).encode()}
         while process.poll() is None:
@@ -80,12 +82,15 @@ def make(folder: Path, servers: str, schema: str, kafka: dict[str, str], secrets
         folder, servers, schema, kafka=kafka, spark={"spark.local.dir": str(temp), **spark}, topic_defaults={"partitions": 2}
     )
     project.secrets = secrets
-    project.write({**MODELS, "dbt_project.yml": (folder / "dbt_project.yml").read_text() + "on-run-end: '{{ tell() }}'\n"})
+    project.write(
+        {**MODELS, "dbt_project.yml": (folder / "dbt_project.yml").read_text() + "on-run-end: '{{ show_options() }}'\n"}
+    )
     return project
 
 
 def allow_all(cluster: SecuredCluster, user: str, schema: str) -> None:
-    topics = {(ResourceType.TOPIC, f"{schema}.{name}"): "CREATE READ WRITE" for name in ("users", "orders")}
+    names = (f"{schema}.users", f"{schema}.orders", DEFAULT_STATE_TOPIC)
+    topics = {(ResourceType.TOPIC, name): "CREATE READ WRITE" for name in names}
     cluster.allow(user, {**topics, (ResourceType.TRANSACTIONAL_ID, f"dbt-upsert-kafka.{schema}.orders"): "WRITE"})
 
 
@@ -96,14 +101,14 @@ def files_with(secret: str, folder: Path) -> Iterator[Path]:
             yield path
 
 
-def test_scram_on_a_cluster_leaves_no_secret_anywhere(secured: SecuredCluster, tmp_path: Path, schema_name: str) -> None:
+def test_scram_on_a_spark_cluster_leaves_no_secret(secured: SecuredCluster, tmp_path: Path, schema_name: str) -> None:
     secured.add_user("dbt", SECRET)
     allow_all(secured, "dbt", schema_name)
     kafka = secured.sasl("dbt", SECRET)
     secrets = {JAAS_VARIABLE: kafka["sasl.jaas.config"]}
     kafka |= {"sasl.jaas.config": f"{{{{ env_var('{JAAS_VARIABLE}') }}}}"}
     events = tmp_path / "project" / "temp" / "events"
-    # An executor in a process of its own, as on a cluster, and an event log.
+    # An executor in a separate process, as on a cluster, and an event log.
     cluster = {"spark.executor.memory": "1g", "spark.executor.extraJavaOptions": QUICK_JVM}
     log = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}
     project = make(tmp_path / "project", secured.sasl_servers, schema_name, kafka, secrets, **cluster, **log)
@@ -126,7 +131,7 @@ def test_scram_on_a_cluster_leaves_no_secret_anywhere(secured: SecuredCluster, t
     assert stat.S_IMODE((project.folder / ".upsert_kafka").stat().st_mode) == 0o700
 
 
-def test_mutual_tls_the_whole_way(secured: SecuredCluster, tmp_path: Path, schema_name: str) -> None:
+def test_mutual_tls_works_and_leaves_no_secret(secured: SecuredCluster, tmp_path: Path, schema_name: str) -> None:
     allow_all(secured, CLIENT, schema_name)
     kafka = secured.mutual("PKCS12")
     secrets = {KEY_VARIABLE: PASSWORD}
@@ -139,7 +144,7 @@ def test_mutual_tls_the_whole_way(secured: SecuredCluster, tmp_path: Path, schem
     assert list(files_with(PASSWORD, tmp_path)) == []
 
 
-WAYS_IN: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
+LOGINS: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
     "PLAIN": lambda c: (c.sasl_servers, c.sasl(*PLAIN, "PLAIN")),
     "OAUTHBEARER": lambda c: (c.sasl_servers, c.oauth()),
     "JKS": lambda c: (c.mutual_servers, c.mutual("JKS")),
@@ -157,16 +162,16 @@ WAYS_IN: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS_IN)
-def test_the_same_settings_reach_every_client(
-    spark: SparkSession, secured: SecuredCluster, topic_name: str, schema_name: str, way: str
+@pytest.mark.parametrize("login", LOGINS)
+def test_login_works_for_every_client(
+    spark: SparkSession, secured: SecuredCluster, topic_name: str, schema_name: str, login: str
 ) -> None:
     table = Table(spark, secured.admin_servers, topic_name, schema_name)
-    table.secured_at, kafka = WAYS_IN[way](secured)
-    # Spark keeps producers for who has the same settings, and passwords and keys are none of them.
-    table.kafka = {**kafka, "client.id": way}
-    user = {"PLAIN": PLAIN[0], "OAUTHBEARER": OAUTH}.get(way, CLIENT)
-    secured.allow(user, {(ResourceType.TOPIC, topic_name): "CREATE READ WRITE"})
+    table.secured_at, kafka = LOGINS[login](secured)
+    # Spark reuses a producer for equal settings, in which passwords and keys are only references.
+    table.kafka = {**kafka, "client.id": login}
+    user = {"PLAIN": PLAIN[0], "OAUTHBEARER": OAUTH}.get(login, CLIENT)
+    secured.allow(user, {(ResourceType.TOPIC, name): "CREATE READ WRITE" for name in (topic_name, DEFAULT_STATE_TOPIC)})
     secured.allow(user, {(ResourceType.TRANSACTIONAL_ID, f"dbt-upsert-kafka.{topic_name}"): "WRITE"})
     export(spark, table.kafka)
     assert table.publish([(1, "a")]).inserted == 1
@@ -178,7 +183,7 @@ def without(properties: dict[str, str], part: str) -> dict[str, str]:
     return {name: value for name, value in properties.items() if part not in name}
 
 
-# A broker that refuses a login closes the connection at once, so that its answer may be lost.
+# A broker that refuses a login closes the connection at once, so its answer may be lost.
 REFUSED: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
     r"the broker .*user 'dbt' .*\(SCRAM-SHA-512\): check .*sasl": lambda c: (c.sasl_servers, c.sasl("dbt", SECRET + "!")),
     r"the broker .*AWS_MSK_IAM": lambda c: (c.sasl_servers, c.sasl("dbt", SECRET, "AWS_MSK_IAM")),
@@ -190,17 +195,13 @@ REFUSED: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_who_is_not_let_in_is_told_why_at_once(secured: SecuredCluster, line: str) -> None:
+def test_refused_login_is_reported_with_the_reason(secured: SecuredCluster, line: str) -> None:
     servers, properties = REFUSED[line](secured)
     with pytest.raises(KafkaUnreachableError) as refusal, KafkaSettings(servers, properties).admin():
         pass
-    told = str(refusal.value.msg)
-    assert (
-        told.startswith(f"Kafka at '{servers}': ")
-        and re.search(line, told)
-        and told.endswith("in the kafka: block of your profile")
-    )
-    assert "\n" not in told and SECRET not in told
+    message = str(refusal.value.msg)
+    assert message.startswith(f"Kafka at '{servers}': ") and message.endswith("in the kafka: block of your profile")
+    assert re.search(line, message) and "\n" not in message and SECRET not in message
 
 
 UNUSABLE = {
@@ -217,14 +218,14 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("line", UNUSABLE)
-def test_certificates_that_cannot_be_used_are_named(secured: SecuredCluster, line: str) -> None:
+def test_unusable_certificate_is_reported(secured: SecuredCluster, line: str) -> None:
     changed = {k: v.replace("client.jks", str(secured.certificates[f"{CLIENT}.jks"])) for k, v in UNUSABLE[line].items()}
     with pytest.raises(OptionsError) as refusal:
         KafkaSettings(secured.mutual_servers, {**secured.mutual(), **changed}).python_client()
     assert line in str(refusal.value) and SECRET not in str(refusal.value)
 
 
-def test_tls_with_java_s_names_for_protocols_and_ciphers(secured: SecuredCluster) -> None:
+def test_java_s_names_of_protocols_and_ciphers_are_understood(secured: SecuredCluster) -> None:
     suite = {"ssl.enabled.protocols": "TLSv1.2", "ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}
     arguments = KafkaSettings(secured.mutual_servers, {**secured.mutual(), **suite}).python_client()
     assert arguments["ssl_context"].ciphers == "ECDHE-RSA-AES256-GCM-SHA384"
@@ -232,5 +233,5 @@ def test_tls_with_java_s_names_for_protocols_and_ciphers(secured: SecuredCluster
         assert admin.describe_cluster()["brokers"]
 
 
-def test_the_environment_of_these_tests_holds_no_secret() -> None:
+def test_environment_of_the_tests_contains_no_secret() -> None:
     assert not any(SECRET in value or PASSWORD in value for value in os.environ.values())

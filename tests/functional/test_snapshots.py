@@ -1,4 +1,4 @@
-"""The shortcut of large tables: a run after a snapshot publishes what it would publish without, whatever happened meanwhile."""
+"""Snapshots of large tables: a run that uses a snapshot publishes the same changes as a run that reads the topic."""
 
 from __future__ import annotations
 
@@ -13,30 +13,37 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka import publish, snapshots, topics
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
-from tests.functional.test_changes_model import STEPS, Step, live
+from dbt.adapters.upsert_kafka.errors import GuardError
+from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.publish import buckets, change_events, snapshots
+from dbt.adapters.upsert_kafka.sinks import Delivery
+from tests.functional.test_changes_model import STEPS, Step, run_and_check
 from tests.tables import Table, json_key, json_value
 
 ANN, BOB, CEM = (1, "ann"), (2, "bob"), (3, "cem")
 
 
 @pytest.fixture(autouse=True)
-def tiny_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every table is large enough, and every key a bucket of its own."""
+def small_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every table is large enough for a snapshot, and a bucket has about one key."""
     monkeypatch.setattr(snapshots, "FEWEST_ROWS", 0)
-    monkeypatch.setattr(snapshots, "KEYS_PER_BUCKET", 1)
+    monkeypatch.setattr(buckets, "KEYS_PER_BUCKET", 1)
 
 
 def loaded(table: Table) -> snapshots.Snapshot | None:
+    """The snapshot that the next run would use."""
+    record = table.state_record()
+    if record is None or record.log is None or record.log.digest is None:
+        return None
     with KafkaSettings(table.broker).admin() as admin:
         topic = topics.describe(admin, table.topic)
     assert topic is not None
-    return snapshots.load(table.spark, table.relation, topic, True)
+    return snapshots.load(table.spark, table.relation, topic, record.log.digest, True)
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_changes_after_a_snapshot_are_the_same_as_without(table: Table, guarantee: str) -> None:
+def test_changes_with_snapshot_equal_changes_without(table: Table, guarantee: str) -> None:
     table.options["sink_delivery_guarantee"] = guarantee
     rows = [(i, f"name {i}") for i in range(40)]
     table.publish(rows)
@@ -54,7 +61,7 @@ def test_changes_after_a_snapshot_are_the_same_as_without(table: Table, guarante
     assert (found := loaded(table)) is not None and found.keys == 40
 
 
-def test_what_changed_is_added_to_the_snapshot_until_it_is_made_anew(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_are_added_to_snapshot_until_it_is_replaced(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "MOST_ADDITIONS", 4)
     rows = {i: f"name {i}" for i in range(40)}
     table.publish(list(rows.items()))
@@ -68,25 +75,23 @@ def test_what_changed_is_added_to_the_snapshot_until_it_is_made_anew(table: Tabl
         added.append(snapshot.added)
         assert snapshot.log is not None
         stored.append(snapshot.log.count())
-    # A small addition counts as a quarter of the 41 buckets here.
+    # With MOST_ADDITIONS = 4 a small addition counts as a quarter of the 41 buckets.
     assert added == [10, 20, 30, 40, 0, 10]
     assert stored[0] < stored[1] < stored[2] < stored[3] > stored[4]
     assert str(table.publish(list(rows.items()))) == "+0 ~0 -0 =40"
     assert table.latest() == {json_key(row[0]): json_value(row) for row in rows.items()}
 
 
-def test_a_snapshot_with_an_addition_and_the_facts_of_before_does_not_count(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshot_with_addition_but_old_properties_is_not_used(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.publish([ANN, BOB, CEM])
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(snapshots.views, "remember", killed)
-        # The view's facts are remembered before the snapshot's: without offsets there are none.
-        patched.setattr(publish, "_end", lambda *_: None)
+        patched.setattr(snapshots.properties, "save", killed)
+        # The table of the topic gets properties too, before the snapshot, but not without offsets.
+        patched.setattr(Delivery, "end_offsets", lambda *_: None)
         table.publish([ANN, (2, "bo"), CEM])
     assert loaded(table) is None
     assert str(table.publish([ANN, BOB, CEM])) == "+0 ~1 -0 =2"
@@ -94,13 +99,13 @@ def test_a_snapshot_with_an_addition_and_the_facts_of_before_does_not_count(
     assert loaded(table) is not None
 
 
-def test_a_snapshot_that_was_not_finished_is_made_again(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_snapshot_is_not_used_and_replaced(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(snapshots.views, "remember", killed)
-        patched.setattr(publish, "_end", lambda *_: None)
+        patched.setattr(snapshots.properties, "save", killed)
+        patched.setattr(Delivery, "end_offsets", lambda *_: None)
         table.publish([ANN, BOB])
     assert loaded(table) is None
     assert str(table.publish([ANN, CEM])) == "+1 ~0 -1 =1"
@@ -110,15 +115,15 @@ def test_a_snapshot_that_was_not_finished_is_made_again(table: Table, monkeypatc
 
 @pytest.fixture
 def unreadable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From its call on, whoever looks at a record fails."""
+    """After its call, a query that reads a record of the topic fails."""
 
     def failing(found: DataFrame, layout: Any) -> DataFrame:
         return found.withColumn("key", F.expr("raise_error('read')").cast("binary"))
 
-    return lambda: monkeypatch.setattr(publish.change_events, "live", failing)
+    return lambda: monkeypatch.setattr(change_events, "with_tombstones", failing)
 
 
-def test_a_run_after_a_snapshot_reads_nothing_of_the_topic(table: Table, unreadable: Callable[[], None]) -> None:
+def test_run_with_snapshot_does_not_read_the_topic(table: Table, unreadable: Callable[[], None]) -> None:
     table.publish([ANN, BOB])
     unreadable()
     assert str(table.publish([BOB, ANN])) == "+0 ~0 -0 =2"
@@ -128,9 +133,7 @@ def test_a_run_after_a_snapshot_reads_nothing_of_the_topic(table: Table, unreada
     assert table.latest() == {json_key(row[0]): json_value(row) for row in ((1, "anna"), CEM)}
 
 
-def test_a_snapshot_of_keys_that_lie_anywhere_tells_only_that_nothing_changed(
-    table: Table, unreadable: Callable[[], None]
-) -> None:
+def test_snapshot_of_round_robin_keys_only_finds_unchanged_rows(table: Table, unreadable: Callable[[], None]) -> None:
     table.options["sink_partitioner"] = "round-robin"
     rows = [(i, f"name {i}") for i in range(10)]
     table.publish(rows)
@@ -143,7 +146,7 @@ def test_a_snapshot_of_keys_that_lie_anywhere_tells_only_that_nothing_changed(
         table.publish(rows)
 
 
-def test_a_partitioner_of_its_own_does_not_move_keys_of_a_snapshot_by_the_default(table: Table) -> None:
+def test_new_partitioner_does_not_move_keys_of_snapshot(table: Table) -> None:
     rows = [(i, f"name {i}") for i in range(10)]
     table.publish(rows)
     before = {record.key: record.partition for record in table.records()}
@@ -151,7 +154,7 @@ def test_a_partitioner_of_its_own_does_not_move_keys_of_a_snapshot_by_the_defaul
     assert {record.key: record.partition for record in table.records()} == before
 
 
-def test_a_key_that_comes_back_stays_where_it_was_after_partitions_were_added(table: Table) -> None:
+def test_reinserted_key_stays_in_its_partition_after_partitions_were_added(table: Table) -> None:
     rows = [(i, f"name {i}") for i in range(12)]
     table.publish(rows)
     before = {record.key: record.partition for record in table.records()}
@@ -165,18 +168,18 @@ def test_a_key_that_comes_back_stays_where_it_was_after_partitions_were_added(ta
     assert {record.key: record.partition for record in table.records()} == before
 
 
-def test_rows_that_must_go_are_looked_at_with_a_snapshot_too(table: Table) -> None:
+def test_delete_when_with_snapshot_deletes_rows(table: Table) -> None:
     table.options["delete_when"] = "name = 'gone'"
     assert str(table.publish([ANN, BOB, (3, "gone")])) == "+2 ~0 -0 =0"
     assert str(table.publish([ANN, BOB, (3, "gone")])) == "+0 ~0 -0 =2"
     assert str(table.publish([ANN, (2, "gone"), (3, "gone")])) == "+0 ~0 -1 =1"
     assert str(table.publish([ANN, (2, "gone"), (3, "gone"), (4, "gone")])) == "+0 ~0 -0 =1"
-    with pytest.raises(publish.GuardError, match="2 rows share"):
+    with pytest.raises(GuardError, match="2 rows share"):
         table.publish([ANN, (2, "gone"), (3, "gone"), (1, "gone")])
     assert table.latest() == {json_key(1): json_value(ANN)}
 
 
-def test_what_another_writer_did_is_repaired(table: Table) -> None:
+def test_snapshot_is_not_used_after_write_of_another_writer(table: Table) -> None:
     table.publish([ANN, BOB, CEM])
     table.write_by_hand((json_key(2), b"{}", 0))
     assert loaded(table) is None
@@ -184,7 +187,7 @@ def test_what_another_writer_did_is_repaired(table: Table) -> None:
     assert table.latest()[json_key(2)] == json_value(BOB)
 
 
-def test_a_topic_made_again_is_filled_again(table: Table) -> None:
+def test_recreated_topic_is_published_again(table: Table) -> None:
     table.publish([ANN, BOB, CEM])
     admin = KafkaAdminClient(bootstrap_servers=table.broker)
     admin.delete_topics([table.topic])
@@ -197,25 +200,25 @@ def test_a_topic_made_again_is_filled_again(table: Table) -> None:
 
 
 @pytest.mark.parametrize("option", [{"missing_keys": "keep"}, {"sink_ignore_retraction": True}], ids=str)
-def test_a_model_that_keeps_missing_keys_from_now_on_deletes_nothing(table: Table, option: dict[str, Any]) -> None:
+def test_option_that_keeps_missing_keys_deletes_nothing_with_snapshot(table: Table, option: dict[str, Any]) -> None:
     rows = [(i, f"name {i}") for i in range(40)]
     table.publish(rows)
     assert str(table.publish([(0, "zero"), rows[1], (40, "new")], **option)) == "+1 ~1 -0 =1"
     assert table.latest() == {json_key(row[0]): json_value(row) for row in [(0, "zero"), *rows[1:], (40, "new")]}
 
 
-def test_a_topic_with_foreign_keys_has_no_snapshot(table: Table) -> None:
+def test_topic_with_foreign_keys_has_no_snapshot(table: Table) -> None:
     table.publish([ANN, BOB])
     table.write_by_hand((b"not ours", b"{}", 0))
     assert table.publish([ANN, BOB, CEM]).foreign == 1
     assert loaded(table) is None
 
 
-def test_duplicate_and_null_keys_are_refused_as_without(table: Table) -> None:
+def test_duplicate_and_null_keys_are_refused_with_snapshot(table: Table) -> None:
     table.publish([ANN, BOB])
-    with pytest.raises(publish.GuardError, match="2 rows share"):
+    with pytest.raises(GuardError, match="2 rows share"):
         table.publish([ANN, BOB, (2, "b")])
-    with pytest.raises(publish.GuardError, match="1 rows have NULL"):
+    with pytest.raises(GuardError, match="1 row has NULL"):
         table.publish([ANN, BOB, (None, "n")])
     nulls = [(None, "n"), (None, "m")]
     assert table.publish([ANN, BOB, *nulls], on_null_key="drop").dropped == 2
@@ -224,17 +227,17 @@ def test_duplicate_and_null_keys_are_refused_as_without(table: Table) -> None:
         assert table.publish([ANN, BOB, *nulls], on_null_key="drop").dropped == 2
 
 
-def test_rows_of_which_only_the_latest_was_published_leave_no_snapshot(table: Table) -> None:
+def test_run_with_on_duplicate_key_latest_saves_no_snapshot(table: Table) -> None:
     rows = [(1, "ann", 1), (1, "anna", 2), (2, "bob", 1)]
     columns = "id int, name string, version int"
     table.publish(rows, columns, on_duplicate_key="latest", sequence_by="version")
     assert loaded(table) is None
-    with pytest.raises(publish.GuardError, match="2 rows share"):
+    with pytest.raises(GuardError, match="2 rows share"):
         table.publish(rows, columns)
 
 
 @pytest.fixture
-def lives(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Any:
+def new_table(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -> Any:
     number = iter(range(1000))
     return lambda: Table(spark, broker, f"{topic_name}-{next(number)}", f"{schema_name}_{next(number)}")
 
@@ -247,5 +250,5 @@ def lives(spark: SparkSession, broker: str, topic_name: str, schema_name: str) -
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=st.lists(STEPS, min_size=3, max_size=5))
-def test_every_run_of_a_life_with_snapshots_makes_the_topic_the_table(lives: Any, steps: list[Step]) -> None:
-    live(lives(), steps)
+def test_random_runs_with_snapshots_make_topic_equal_to_table(new_table: Any, steps: list[Step]) -> None:
+    run_and_check(new_table(), steps)

@@ -1,4 +1,4 @@
-"""The materialization `upsert_kafka` through dbt itself, in processes of its own."""
+"""The materialization `upsert_kafka`, run by dbt in separate processes."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ def counts(outcome: Outcome) -> tuple[int, int, int, int]:
     return tuple(response[name] for name in ("inserted", "updated", "deleted", "unchanged"))
 
 
-def test_a_model_lives_through_runs_and_tests_of_separate_processes(dbt_project: MakeProject, broker: str) -> None:
+def test_runs_and_tests_of_separate_processes_share_the_topic(dbt_project: MakeProject, broker: str) -> None:
     project = dbt_project(SHOP)
     with project.one_process():
         project.succeed("seed")
         first = project.succeed("run")
     assert counts(first) == (3, 0, 0, 0)
     assert first.response("users")["topic"] == f"{project.profile['schema']}.users"
-    assert "[+3 ~0 -0 =0 in" in first.output, "dbt's line says what happened"
+    assert "[+3 ~0 -0 =0 in" in first.output, "dbt's line has the counts"
     assert {(r.key, r.value) for r in records(broker, project)} == {
         (json_key(1), b'{"id":1,"name":"ann","score":1.5,"since":"2024-02-29"}'),
         (json_key(2), b'{"id":2,"name":"bob","score":2.25,"since":"2024-03-01"}'),
         (json_key(3), b'{"id":3,"name":"cem","score":3,"since":"2024-03-02"}'),
     }
-    # Another process, which has only the catalog.
+    # Another process: it knows of the first one only by the catalog.
     with project.one_process():
         tested = project.succeed("test")
         assert "PASS=4" in tested.output
@@ -111,7 +111,9 @@ def test_a_model_lives_through_runs_and_tests_of_separate_processes(dbt_project:
         assert "PASS=4" in project.succeed("test").output
 
 
-def test_models_at_once_and_a_project_beside(dbt_project: MakeProject, broker: str, schema_name: str) -> None:
+def test_concurrent_models_and_second_project_write_their_own_topics(
+    dbt_project: MakeProject, broker: str, schema_name: str
+) -> None:
     model = "{{{{ config(materialized='upsert_kafka', unique_key='id') }}}} select id, {} as n from range(50)"
     files = {f"models/m{n}.sql": model.format(n) for n in range(4)}
     files["models/schema.yml"] = "models: [{name: m3, config: {partitions: 1, topic_config: {min.compaction.lag.ms: 7}}}]"
@@ -128,12 +130,12 @@ def test_models_at_once_and_a_project_beside(dbt_project: MakeProject, broker: s
     assert [outcome.response(f"m{n}")["inserted"] for n in range(4)] == [50] * 4
     for n in range(4):
         assert {json.loads(r.value or b"")["n"] for r in records(broker, project, f"m{n}")} == {n}
-    beside = dbt_project({"models/m0.sql": model.format(7)}, name="beside", schema=f"{schema_name}_beside")
-    assert beside.succeed("run").response("m0")["inserted"] == 50
+    second = dbt_project({"models/m0.sql": model.format(7)}, name="second", schema=f"{schema_name}_second")
+    assert second.succeed("run").response("m0")["inserted"] == 50
     assert len(records(broker, project, "m0")) == 50
 
 
-def test_a_broker_that_is_down_is_one_line_and_nothing_half_made(dbt_project: MakeProject, tmp_path: Path) -> None:
+def test_unreachable_broker_is_reported_without_traceback(dbt_project: MakeProject, tmp_path: Path) -> None:
     project = dbt_project(
         {"models/users.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select 1 as id"},
         bootstrap_servers="127.0.0.1:9",
@@ -149,7 +151,7 @@ def test_a_broker_that_is_down_is_one_line_and_nothing_half_made(dbt_project: Ma
     assert "Traceback" not in outcome.output and "py4j" not in outcome.output.lower()
 
 
-def test_mistakes_name_what_exists_and_create_nothing(dbt_project: MakeProject, broker: str, schema_name: str) -> None:
+def test_wrong_models_are_reported_and_create_no_topic(dbt_project: MakeProject, broker: str, schema_name: str) -> None:
     config = "{{{{ config(materialized='upsert_kafka'{}) }}}} select 1 as id, 'a' as name"
     project = dbt_project(
         {
@@ -163,31 +165,31 @@ def test_mistakes_name_what_exists_and_create_nothing(dbt_project: MakeProject, 
     )
     outcome = project.run("run")
     assert outcome.exit_code == 1
-    assert "unique_key: the SELECT has no column idd; did you mean id? (it has id, name)" in outcome.output
+    assert "unique_key: the SELECT has no column idd, its columns are id, name; did you mean id?" in outcome.output
     assert "unique_key: is required by upsert_kafka" in outcome.output
     assert "[UNRESOLVED_COLUMN" in outcome.output
-    assert "[CAST_INVALID_INPUT]" in outcome.message("bad_cast"), "and no NULL in the key"
-    assert "too_wide: the query of its view has" in outcome.message("too_wide"), "said before anything is written"
+    assert "[CAST_INVALID_INPUT]" in outcome.message("bad_cast"), "not a NULL key"
+    assert "too_wide: the query of its view has" in outcome.message("too_wide"), "refused before anything is written"
     assert "at org.apache.spark" not in outcome.output
     for model in ("wrong_column", "no_key", "bad_sql", "bad_cast", "too_wide"):
         with pytest.raises(AssertionError, match="does not exist"):
             records(broker, project, model)
 
 
-def test_a_second_process_on_the_catalog_is_told_so(dbt_project: MakeProject, broker: str) -> None:
+def test_second_process_on_the_catalog_is_refused(dbt_project: MakeProject, broker: str) -> None:
     project = dbt_project({"models/users.sql": "{{ config(materialized='upsert_kafka', unique_key='id') }} select 1 as id"})
-    debug = project.succeed("debug")
-    assert re.search(r"Kafka \d+\.\d+ or newer at \S+, cluster \S+, 1 broker\(s\)", debug.output)
+    debug = project.succeed("debug", new_process=True)
+    assert re.search(r"Kafka \d+\.\d+ or newer at \S+, cluster \S+, 1 broker\b", debug.output)
     with open(project.folder / ".upsert_kafka" / "catalog.lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        outcome = project.run("run")
+        outcome = project.run("run", new_process=True)
     assert outcome.exit_code != 0
     assert "Another dbt process uses this project's Spark catalog" in outcome.output
     with pytest.raises(AssertionError, match="does not exist"):
         records(broker, project)
 
 
-def test_slices_empty_sample_and_dry_run(dbt_project: MakeProject, broker: str) -> None:
+def test_incremental_empty_sample_and_dry_run(dbt_project: MakeProject, broker: str) -> None:
     project = dbt_project(
         {
             "models/users.sql": """
@@ -218,10 +220,10 @@ select id, '{{ is_incremental() }}' as slice from range(3)
         assert counts(project.succeed("run")) == (0, 1, 0, 0)
         again = project.succeed("run", "--full-refresh")
         assert counts(again) == (0, 3, 0, 0)
-        assert again.response("whole")["unchanged"] == 2, "full_refresh=false is respected"
+        assert again.response("whole")["unchanged"] == 2, "full_refresh=false overrides the flag"
 
 
-def test_a_large_topic_is_read_once_and_never_collected(dbt_project: MakeProject, broker: str, tmp_path: Path) -> None:
+def test_large_topic_is_read_once_and_not_collected(dbt_project: MakeProject, broker: str, tmp_path: Path) -> None:
     keys = 200_000
     log = tmp_path / "events"
     log.mkdir()
@@ -233,7 +235,7 @@ def test_a_large_topic_is_read_once_and_never_collected(dbt_project: MakeProject
     project = dbt_project({"models/users.sql": model}, spark=events)
     with project.one_process():
         assert counts(project.succeed("run")) == (keys, 0, 0, 0)
-        # Where another one wrote, what the first run left to compare with does not count.
+        # After a write of another writer, the snapshot of the first run is not used.
         producer = KafkaProducer(bootstrap_servers=broker)
         producer.send(f"{project.profile['schema']}.users", key=b"unknown").get(timeout=30)
         producer.close()
@@ -242,7 +244,7 @@ def test_a_large_topic_is_read_once_and_never_collected(dbt_project: MakeProject
     [file] = log.iterdir()
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     tasks = [line for line in lines if line["Event"] == "SparkListenerTaskEnd"]
-    assert sum(task["Task Metrics"]["Result Size"] for task in tasks) < 5_000_000, "results of tasks come to the driver"
+    assert sum(task["Task Metrics"]["Result Size"] for task in tasks) < 5_000_000, "the driver collects no rows"
     scans = {
         metric["accumulatorId"]
         for line in lines
@@ -253,11 +255,11 @@ def test_a_large_topic_is_read_once_and_never_collected(dbt_project: MakeProject
         if metric["name"] == "number of output rows"
     }
     read = sum(int(a["Update"]) for task in tasks for a in task["Task Info"]["Accumulables"] if a["ID"] in scans)
-    assert read == keys + 1, "by the second run; the first found no topic, and the third what the second left"
+    assert read == keys + 1, "by the second run only: the first created the topic, the third used the snapshot of the second"
 
 
 def topic_config(broker: str, topic: str) -> dict[str, str]:
-    """What was set on the topic itself."""
+    """The settings of the topic itself, without defaults."""
     admin = KafkaAdminClient(bootstrap_servers=broker)
     try:
         found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)])

@@ -1,4 +1,4 @@
-"""Records as others write them, into topics of a test's own: by partition, with keys, timestamps and headers."""
+"""Writes the records of other producers to a test's topic: to given partitions, with keys, timestamps and headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 @dataclass(frozen=True)
 class Message:
-    """One record; a value that is no text and no bytes is written as JSON."""
+    """One record. A key or value that is neither str nor bytes is written as JSON."""
 
     value: Any
     key: Any = None
@@ -22,7 +22,7 @@ class Message:
 
 
 def write(broker: str, topic: str, messages: Iterable[Message], partitions: int = 1) -> None:
-    """Append the messages; the topic is created if it is not there."""
+    """Append the messages. The topic is created if it does not exist."""
     admin = KafkaAdminClient(bootstrap_servers=broker)
     try:
         if topic not in admin.list_topics():

@@ -1,12 +1,12 @@
-"""Inputs that wish us ill: whatever a user, a file or a topic says is taken or refused with an error of ours, and nothing else.
+"""Hostile inputs: any option, profile or message is accepted, or refused with an error of the adapter.
 
-Nothing here reaches a cluster: options are checked before any I/O, and payloads are decoded by Spark alone.
+No test needs a cluster: options are checked before any I/O, and messages are decoded by Spark. `tests.property_tests` sets the
+number of examples.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import Any
 
@@ -18,17 +18,19 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from dbt.adapters.upsert_kafka import kafka_properties, options, reading, records, topics
+from dbt.adapters.upsert_kafka import kafka_properties, options
+from dbt.adapters.upsert_kafka.catalog import reading
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials, is_server_list
 from dbt.adapters.upsert_kafka.errors import OptionsError, UpsertKafkaError
-from dbt.adapters.upsert_kafka.formats import Field, Side
+from dbt.adapters.upsert_kafka.formats import Field, Side, records
 from dbt.adapters.upsert_kafka.formats.avro_confluent import AvroConfluent
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options.dialects import CONFIG, FLINK, HUAWEI
 from dbt.adapters.upsert_kafka.options.table import KAFKA, KAFKA_SOURCE, UPSERT_KAFKA
 from dbt.adapters.upsert_kafka.options.values import Limit
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, split_statements
-from tests.fuzz.conftest import MUCH
+from tests.property_tests import EXAMPLES
 
 HOSTILE = [
     "'",
@@ -64,11 +66,13 @@ materialization = st.sampled_from([UPSERT_KAFKA, KAFKA, KAFKA_SOURCE])
 
 
 def parsed(kind: str, config: dict[str, Any]) -> options.ModelOptions | None:
-    """Options, or the one error that may come: it names the model and shows no more of a value than a line."""
+    """The options, or None if they are refused. The only allowed error is OptionsError, with one line for each problem."""
     try:
         return options.parse(kind, "model", {"materialized": kind, **config})
     except OptionsError as error:
-        assert str(error.msg).startswith("model: ")
+        first, *problems = str(error.msg).split("\n")
+        assert first.startswith("model: ") and problems
+        assert all(problem.startswith("  - ") for problem in problems)
         return None
 
 
@@ -77,7 +81,7 @@ names = st.one_of(st.sampled_from(sorted({*CONFIG, *FLINK, *HUAWEI})), st.sample
 
 @given(materialization, st.dictionaries(names, anything, max_size=5))
 @example(KAFKA_SOURCE, {"topic": "t", "scan_topic_partition_discovery_interval": "9" * 30 + " d"})
-def test_options(kind: str, config: dict[str, Any]) -> None:
+def test_any_config_is_accepted_or_refused(kind: str, config: dict[str, Any]) -> None:
     parsed(kind, config)
 
 
@@ -93,12 +97,12 @@ clause = st.one_of(
 @example(UPSERT_KAFKA, "'a' = 'b'" + ", 'a' = 'b'" * 2000 + " '")
 @example(UPSERT_KAFKA, "'" * 5001)
 @example(UPSERT_KAFKA, "WITH (" * 2000)
-def test_with_clauses(kind: str, written: Any) -> None:
+def test_any_with_clause_is_accepted_or_refused(kind: str, written: Any) -> None:
     parsed(kind, {"with_options": written})
 
 
 @given(materialization, st.dictionaries(st.one_of(st.sampled_from(sorted(kafka_properties.PROPERTIES)), text), anything))
-def test_client_properties(kind: str, properties: dict[str, Any]) -> None:
+def test_accepted_client_properties_give_spark_options(kind: str, properties: dict[str, Any]) -> None:
     found = parsed(kind, {"unique_key": "id", "topic": "t", "properties": properties})
     if found is not None:
         KafkaSettings("a:1", found.properties).spark_source()
@@ -111,7 +115,7 @@ servers = st.one_of(text, st.lists(st.one_of(text, st.just("a:1"), st.just("[::1
 @example("a:9092\n")
 @example("a:9092,")
 @example("a:٣")
-def test_server_lists(listed: str) -> None:
+def test_accepted_server_list_has_a_host_and_a_port_in_each_part(listed: str) -> None:
     if is_server_list(listed):
         assert all(re.fullmatch(r"\s*[\w.\[\]:-]+:[0-9]{1,5}\s*", server) for server in listed.split(","))
     found = parsed(UPSERT_KAFKA, {"unique_key": "id", "topic": "t", "bootstrap_servers": listed})
@@ -129,7 +133,7 @@ offsets = st.one_of(
 
 @given(offsets)
 @example("partition:" + "9" * 5000 + ",offset:1")
-def test_specific_offsets(asked: Any) -> None:
+def test_accepted_specific_offsets_are_not_negative(asked: Any) -> None:
     config = {"topic": "t", "scan_startup_mode": "specific-offsets", "scan_startup_specific_offsets": asked}
     found = parsed(KAFKA_SOURCE, config)
     if found is not None:
@@ -140,18 +144,17 @@ def test_specific_offsets(asked: Any) -> None:
 @example("..")
 @example("a\n")
 @example("../../etc/passwd")
-def test_topic_names(name: str) -> None:
+def test_accepted_topic_name_follows_the_rule_of_kafka(name: str) -> None:
     parsed(UPSERT_KAFKA, {"unique_key": "id", "topic": name})
     try:
         topics.check_name(name)
     except UpsertKafkaError:
         return
-    # Kafka's own rule; nothing of it can leave a folder or end a line.
     assert re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) and name not in (".", "..")
 
 
 @given(st.one_of(text, st.integers(), st.floats(), st.just("1e400%"), st.just("9" * 400 + "%")))
-def test_limits(value: Any) -> None:
+def test_accepted_max_deletes_is_a_limit(value: Any) -> None:
     found = parsed(UPSERT_KAFKA, {"unique_key": "id", "topic": "t", "max_deletes": value})
     assert found is None or isinstance(found.max_deletes, Limit)
 
@@ -163,7 +166,7 @@ profile = st.dictionaries(
 
 
 @given(profile)
-def test_profiles(data: dict[str, Any]) -> None:
+def test_accepted_profile_gives_credentials(data: dict[str, Any]) -> None:
     try:
         UpsertKafkaCredentials.validate(data)
     except (DbtRuntimeError, ValidationError):
@@ -177,7 +180,7 @@ jaas = st.lists(
 
 
 @given(jaas.map("".join), st.sampled_from(["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "plain", ""]), text)
-def test_logins(config: str, mechanism: str, extra: str) -> None:
+def test_login_is_accepted_or_refused_without_the_password(config: str, mechanism: str, extra: str) -> None:
     secured = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": config}
     try:
         arguments = KafkaSettings("a:1", {**secured, "sasl.oauthbearer.token.endpoint.url": extra}).python_client()
@@ -187,7 +190,7 @@ def test_logins(config: str, mechanism: str, extra: str) -> None:
     assert arguments["sasl_mechanism"] == mechanism
 
 
-COLUMN = Side("value", "t", (Field("id", "id", IntegerType()),), {})
+ID = Field("id", "id", IntegerType())
 schema = st.one_of(
     text,
     anything.map(lambda value: json.dumps(value, default=str)),
@@ -206,14 +209,20 @@ schema = st.one_of(
 @given(schema)
 @example("[" * 5000)
 @example('{"type": "record"}')
-def test_avro_schemas(written: str) -> None:
-    side = Side("value", "t", COLUMN.fields, {"schema": written})
-    assert all(isinstance(problem, str) for problem in AvroConfluent().problems(side))
+@example('{"type": "record", "name": "r", "fields": [{"name": "id", "type": ["null", "int"], "default": null}]}')
+def test_avro_schema_is_refused_unless_it_describes_the_columns(written: str) -> None:
+    found = parsed(UPSERT_KAFKA, {"unique_key": "id", "value_format": "avro-confluent", "value_avro_confluent_schema": written})
+    if found is None:
+        return
+    problems = AvroConfluent().problems(Side("value", "t", (ID,), found.value_format_options))
+    assert problems == [] or "does not describe the columns" in problems[0]
+    if problems == []:
+        assert [field["name"] for field in json.loads(written)["fields"]] == ["id"]
 
 
 @given(st.text(max_size=40))
 @example("a\\")
-def test_quoted_text_ends_no_statement(value: str) -> None:
+def test_quoted_text_does_not_end_a_statement(value: str) -> None:
     statement = f"SELECT {quote_literal(value)} AS {quote_identifier(value)}"
     assert split_statements(f"{statement}; {statement}") == [statement, statement]
 
@@ -236,11 +245,11 @@ def payloads(format: str) -> st.SearchStrategy[bytes]:
 
 
 BATCH = 100
-"""Payloads that Spark decodes at once: it does not get tired of many, but of many jobs."""
+"""Messages that one Spark job decodes: a job takes longer than the messages in it."""
 
 
 @pytest.mark.parametrize("format", ["debezium-json", "canal-json", "json", "csv"])
-def test_payloads(spark: SparkSession, format: str) -> None:
+def test_any_message_is_decoded_or_skipped(spark: SparkSession, format: str) -> None:
     config = {"materialized": KAFKA_SOURCE, "topic": "t", "value_format": format, "ignore_parse_errors": True}
     layout = records.layout(
         options.parse(KAFKA_SOURCE, "events", config),
@@ -249,13 +258,14 @@ def test_payloads(spark: SparkSession, format: str) -> None:
     )
     columns = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, headers binary"
     query = reading.query(layout, "fuzzed", per_key=False, skips=True)
-    batches = max(2, int(os.environ.get(MUCH, "0")) // BATCH)
+    batches = max(2, EXAMPLES // BATCH)
 
     @settings(max_examples=batches)
     @given(st.lists(payloads(format if "json" in format else "canal-json"), min_size=BATCH, max_size=BATCH))
     def decoded(messages: list[bytes]) -> None:
         rows = [(None, message, "t", 0, i, None, None) for i, message in enumerate(messages)]
         spark.createDataFrame(rows, columns).createOrReplaceTempView("fuzzed")
-        spark.sql(f"SELECT * FROM {query}").collect()
+        rows_back = spark.sql(f"SELECT kafka_offset FROM {query}").collect()
+        assert {row[0] for row in rows_back} <= set(range(BATCH))
 
     decoded()

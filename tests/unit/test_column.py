@@ -1,3 +1,5 @@
+"""The kinds of Spark's types, as dbt asks for them."""
+
 from __future__ import annotations
 
 import pytest
@@ -6,7 +8,7 @@ from dbt.adapters.upsert_kafka.column import UpsertKafkaColumn
 
 
 @pytest.mark.parametrize(
-    ("type_name", "is_so"),
+    ("type_name", "kind"),
     [
         ("string", "is_string"),
         ("varchar(20)", "is_string"),
@@ -19,9 +21,9 @@ from dbt.adapters.upsert_kafka.column import UpsertKafkaColumn
         ("timestamp_ntz", None),
     ],
 )
-def test_a_type_of_spark_is_what_dbt_calls_so(type_name: str, is_so: str | None) -> None:
+def test_spark_type_has_its_kind(type_name: str, kind: str | None) -> None:
     column = UpsertKafkaColumn("c", type_name)
-    questions = ("is_string", "is_integer", "is_numeric", "is_float")
-    assert [question for question in questions if getattr(column, question)()] == ([is_so] if is_so else [])
-    assert column.is_number() == (is_so not in (None, "is_string"))
+    kinds = ("is_string", "is_integer", "is_numeric", "is_float")
+    assert [name for name in kinds if getattr(column, name)()] == ([kind] if kind else [])
+    assert column.is_number() == (kind not in (None, "is_string"))
     assert not column.can_expand_to(column)

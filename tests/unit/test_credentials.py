@@ -1,4 +1,4 @@
-"""The profile: every mistake named at once, before anything starts."""
+"""The profile: all errors are reported at once, before anything starts."""
 
 from __future__ import annotations
 
@@ -34,41 +34,68 @@ BAD: dict[str, dict[str, Any]] = {
     "'method' is 'http'": {"method": "http"},
     "'method' is 'session': leave it out": {"method": "session"},
     "'jars' can't be sent to a Spark Connect server": {"remote": "sc://a:15002", "jars": ["a.jar"]},
-    "'embedded', which only this machine reaches": {"remote": "sc://a:15002", "bootstrap_servers": "embedded"},
+    "'embedded', which only this machine can reach": {"remote": "sc://a:15002", "bootstrap_servers": "embedded"},
     "'kafka' must be a mapping": {"kafka": ["a"]},
     "'kafka: linger.ms' must be a whole number": {"kafka": {"linger.ms": "soon"}},
+    "'kafka: partitioner.ignore.keys' can't be set: it would spread the records": {"kafka": {"partitioner.ignore.keys": True}},
     "'kafka: key.serializer' can't be set: key_format decides": {"kafka": {"key.serializer": "x"}},
     "'database' is 'other': leave it out": {"database": "other"},
+    "unknown field 'topic_prefixx', did you mean 'topic_prefix'?": {"topic_prefixx": "dev."},
+    "unknown field 'enviroment', did you mean 'environment'?": {"enviroment": "ci"},
+    "'environment' is 123: must be text; put it in quotes": {"environment": 123},
+    "'environment' is empty: leave it out to use the name of the target": {"environment": ""},
+    "'state_topic' is empty: leave it out for the default, or set 'none'": {"state_topic": ""},
+    "'state_topic' is None: must be text": {"state_topic": None},
+    "'state_topic' is 'my state': Kafka allows letters, digits, '.', '_' and '-'": {"state_topic": "my state"},
+    "'state_topic' is '..': Kafka allows": {"state_topic": ".."},
+    "'topic_prefix' is 'dev/': Kafka allows": {"topic_prefix": "dev/"},
+    "'topic_suffix' is ['.dev']: must be text": {"topic_suffix": [".dev"]},
     "unknown field 'topic_defaults.partition'": {"topic_defaults": {"partition": 3}},
 }
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_a_mistake_is_named(message: str) -> None:
+def test_wrong_field_is_reported(message: str) -> None:
     with pytest.raises(DbtRuntimeError) as error:
         UpsertKafkaCredentials.validate({**GOOD, **BAD[message]})
     assert message in str(error.value)
 
 
-def test_fields_of_a_refused_method_are_not_told_apart() -> None:
+def test_fields_of_a_refused_method_are_not_reported() -> None:
     with pytest.raises(DbtRuntimeError) as error:
         UpsertKafkaCredentials.validate({**GOOD, "method": "thrift", "host": "a", "port": 10001, "user": "b"})
     assert "unknown field" not in str(error.value)
 
 
-def test_a_token_of_spark_connect_is_not_shown() -> None:
+def test_token_in_remote_is_not_shown() -> None:
     credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", remote="sc://a:15002/;use_ssl=true;token=secret")
     assert dict(credentials.connection_info())["remote"] == "sc://a:15002"
     assert "secret" not in str(list(credentials.connection_info()))
 
 
-def test_all_mistakes_come_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(DbtRuntimeError) as error:
         UpsertKafkaCredentials.validate({"bootstrap_servers": "broker", "mastr": "local"})
     assert all(part in str(error.value) for part in ("'mastr'", "'schema' is missing", "'broker'"))
 
 
-def test_a_good_profile_passes_and_values_become_text() -> None:
+def test_environment_fields_are_reported_together() -> None:
+    with pytest.raises(DbtRuntimeError) as error:
+        UpsertKafkaCredentials.validate(
+            {**GOOD, "environment": 1, "state_topic": "a b", "topic_prefix": "a b", "topic_suffix": 2}
+        )
+    assert all(f"'{field}' is" in str(error.value) for field in ("environment", "state_topic", "topic_prefix", "topic_suffix"))
+
+
+def test_prefix_and_suffix_enclose_the_name() -> None:
+    names = {"environment": "ci 12", "state_topic": "none", "topic_prefix": "ci_12.", "topic_suffix": "-v2"}
+    UpsertKafkaCredentials.validate({**GOOD, **names})
+    credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", topic_prefix="ci_12.", topic_suffix="-v2")
+    assert credentials.topic_name("shop.orders") == "ci_12.shop.orders-v2"
+    assert UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1").topic_name("shop.orders") == "shop.orders"
+
+
+def test_valid_profile_passes_and_values_become_strings() -> None:
     UpsertKafkaCredentials.validate(GOOD)
     profile = {**GOOD, "kafka": {"enable.idempotence": True, "linger.ms": 5}}
     profile.pop("threads")
@@ -77,7 +104,7 @@ def test_a_good_profile_passes_and_values_become_text() -> None:
     assert credentials.kafka == {"enable.idempotence": "true", "linger.ms": "5"}
 
 
-def test_dbt_init_asks_for_fields_that_exist() -> None:
+def test_profile_template_of_dbt_init_is_valid() -> None:
     with open(f"{upsert_kafka.PACKAGE_PATH}/profile_template.yml") as file:
         template = yaml.safe_load(file)
     answers = {name: prompt.get("default") for name, prompt in template["prompts"].items()}

@@ -1,11 +1,11 @@
-"""Which client gets which property."""
+"""Which client gets which property, and the checks of values."""
 
 from __future__ import annotations
 
 import pytest
 
 from dbt.adapters.upsert_kafka import kafka_properties
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_properties import (
     TOPIC_CONFIGS,
     from_underscores,
@@ -17,7 +17,7 @@ from dbt.adapters.upsert_kafka.kafka_properties import (
 )
 
 
-def test_each_client_gets_the_properties_that_it_knows() -> None:
+def test_each_client_gets_the_properties_that_it_defines() -> None:
     clients = split(
         {"linger.ms": "5", "max.poll.records": "10", "default.api.timeout.ms": "1", "security.protocol": "SSL", "retries": "3"}
     )
@@ -26,19 +26,19 @@ def test_each_client_gets_the_properties_that_it_knows() -> None:
     assert clients.admin == {"default.api.timeout.ms": "1", "security.protocol": "SSL", "retries": "3"}
 
 
-def test_property_that_no_client_defines_goes_to_all() -> None:
+def test_unknown_property_goes_to_all_clients() -> None:
     clients = split({"config.providers.vault.param.address": "x"})
     assert clients.producer == clients.consumer == clients.admin == {"config.providers.vault.param.address": "x"}
 
 
-def test_catalogue_is_that_of_kafka() -> None:
+def test_catalogue_contains_kafka_s_properties() -> None:
     assert len(kafka_properties.PROPERTIES) > 130
     assert {"acks", "max.poll.records", "bootstrap.controllers", "sasl.jaas.config"} <= kafka_properties.PROPERTIES.keys()
     assert {"cleanup.policy", "retention.ms", "min.insync.replicas"} <= TOPIC_CONFIGS
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "expected"),
     [
         ("linger.ms", "5", None),
         ("linger.ms", "5.5", "must be a whole number"),
@@ -52,30 +52,30 @@ def test_catalogue_is_that_of_kafka() -> None:
         ("of.a.plugin", "anything", None),
     ],
 )
-def test_value_of_the_wrong_kind_is_told(name: str, value: str, said: str | None) -> None:
-    assert problem(name, value) == said
+def test_value_is_checked_by_its_type(name: str, value: str, expected: str | None) -> None:
+    assert problem(name, value) == expected
 
 
 @pytest.mark.parametrize(
     "name", ["sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "my.api.key", "oauth.client_secret", "x.token"]
 )
-def test_secrets_are_known_by_their_names(name: str) -> None:
+def test_secret_is_recognised_by_its_name(name: str) -> None:
     assert is_secret(name)
 
 
 @pytest.mark.parametrize("name", ["acks", "client.id", "partitioner.ignore.keys", "ssl.keystore.location", "sasl.mechanism"])
-def test_what_is_no_secret_may_be_shown(name: str) -> None:
+def test_other_property_is_not_a_secret(name: str) -> None:
     assert not is_secret(name)
 
 
-def test_names_with_underscores_and_misspelt_names_are_found() -> None:
+def test_name_with_underscores_and_misspelt_name_are_found() -> None:
     assert from_underscores("max_request_size") == "max.request.size"
     assert from_underscores("acme_thing") == "acme.thing"
     assert nearest("linger.msec") == "linger.ms"
     assert is_known("config.providers.env.class") and not is_known("linger.msec")
 
 
-def test_spark_reads_with_the_consumers_properties_and_writes_with_the_producers() -> None:
+def test_source_gets_consumer_properties_and_sink_gets_producer_properties() -> None:
     settings = KafkaSettings("a:9092", {"linger.ms": "5", "max.poll.records": "10", "client.id": "me"})
     source, sink = settings.spark_source(), settings.spark_sink(acks="all")
     assert (source["kafka.max.poll.records"], source["kafka.client.id"]) == ("10", "me") and "kafka.linger.ms" not in source

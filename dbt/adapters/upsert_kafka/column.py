@@ -1,4 +1,4 @@
-"""A column whose type is one of Spark's: what dbt and its packages ask of a type is answered for these."""
+"""Columns with Spark's types, for dbt and packages that ask for the kind of a type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dbt.adapters.spark.column import SparkColumn
 
 @dataclass(repr=False)
 class UpsertKafkaColumn(SparkColumn):
-    """dbt-spark's, which knows the types of Postgres."""
+    """Replaces dbt-spark's type checks, which know the types of Postgres."""
 
     def is_string(self) -> bool:
         return self._kind in ("string", "varchar", "char")
@@ -25,7 +25,7 @@ class UpsertKafkaColumn(SparkColumn):
         return self._kind in ("float", "double")
 
     def can_expand_to(self, other_column: Column) -> bool:
-        """Never: a string of Spark has no size that would have to grow."""
+        """Never: a string in Spark has no maximum size."""
         return False
 
     @property

@@ -1,6 +1,6 @@
-"""dbt's connections on the process's Spark session: statements run when executed, errors surface where they happen.
+"""dbt's connections, each with a Spark session of its own: temporary views and settings are not shared.
 
-Leaves to `session` how Spark starts. One connection has its own temporary views and settings.
+A statement runs when it is executed, and its error is raised there. Leaves to `session` how Spark starts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.events.logging import AdapterLogger
-from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from pyspark.errors import PySparkException
 
-from dbt.adapters.upsert_kafka import session
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.dbt_internals import ConnectionManagerHooks
 from dbt.adapters.upsert_kafka.errors import lacks
+from dbt.adapters.upsert_kafka.spark import session
 from dbt.adapters.upsert_kafka.sql import split_statements
 
 if TYPE_CHECKING:
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 
 logger = AdapterLogger("upsert_kafka")
 
-# Where an error's text turns to Java's stack or Spark's plan.
-_INTERNALS = re.compile(r"\n\s*at |\n+JVM stacktrace|;\n(?=['A-Z+])")
-# What Kafka's consumer says of a topic that may not be read; what is written is checked before.
+# The text of an error ends where a Java stack trace or a plan begins.
+_STACK_OR_PLAN = re.compile(r"\n\s*at |\n+JVM stacktrace|;\n(?=['A-Z+])")
+# The error of Kafka's consumer if READ on a topic is denied. WRITE is checked before a run writes.
 _DENIED = re.compile(r"TopicAuthorizationException: Not authorized to access topics: \[([^\]]+)\]")
 
-CANCEL_PAUSE = 0.2
+CANCEL_INTERVAL_SECONDS = 0.2
 
-# What Delta's statements answer with.
+# The column that DELETE, UPDATE and MERGE of Delta return.
 AFFECTED = "num_affected_rows"
 
 Description = Sequence[tuple[str, str, None, None, None, None, bool]]
 
 
 class SessionHandle:
-    """What dbt calls a handle and a cursor: one Spark session, one statement at a time."""
+    """The handle and the cursor of a dbt connection: one Spark session, one statement at a time."""
 
     def __init__(self, credentials: UpsertKafkaCredentials, name: str) -> None:
         self.credentials = credentials
@@ -60,11 +60,11 @@ class SessionHandle:
 
     @property
     def spark(self) -> SparkSession:
-        """This connection's session: the process's Spark with temporary views and settings of its own."""
+        """The session of this connection, opened on first use."""
         if self._spark is None:
             self._spark = session.new_session(self.credentials)
             if not self.credentials.remote:
-                # A tag of the session would be known to this thread only, and another one cancels.
+                # A tag of the SparkSession would be visible to this thread only, but another thread cancels.
                 self._spark.sparkContext.addJobTag(self.tag)
         return self._spark
 
@@ -81,13 +81,13 @@ class SessionHandle:
         self._frame, self._rows, self._fetched_rows = self.spark.sql(last), None, None
 
     def run(self) -> None:
-        """Run a query whose rows nobody fetches; commands have run already."""
+        """Run a query whose rows are not fetched; commands have run already in `execute`."""
         if self._frame is not None and self._frame.columns and self.rows_affected is None:
             self._frame.write.format("noop").mode("overwrite").save()
 
     @property
     def rows_affected(self) -> int | None:
-        """How many rows were fetched, or changed by a statement that tells it, as those of Delta do."""
+        """The number of rows that were fetched, or that a statement of Delta changed; None if unknown."""
         if self._fetched_rows is None and self._frame is not None and AFFECTED in self._frame.columns:
             self._fetched_rows = sum(row[AFFECTED] or 0 for row in self._frame.collect())
         return self._fetched_rows
@@ -110,7 +110,7 @@ class SessionHandle:
         return next(self._fetched(), None)
 
     def cancel(self) -> None:
-        """Stop what runs and what would run next: the thread that uses this connection may be between two jobs."""
+        """Cancel the running job and every later one: the thread of this connection may be between two jobs."""
         self.is_cancelled = True
         threading.Thread(target=self._cancel_until_closed, daemon=True).start()
 
@@ -120,7 +120,7 @@ class SessionHandle:
                 spark.interruptAll()
             else:
                 spark.sparkContext.cancelJobsWithTag(self.tag)
-            time.sleep(CANCEL_PAUSE)
+            time.sleep(CANCEL_INTERVAL_SECONDS)
 
     def rollback(self) -> None:
         """Spark has no transactions."""
@@ -139,7 +139,7 @@ class SessionHandle:
 
 
 def _literal(value: Any) -> str:
-    """A bound value (dbt binds seeds' cells only) as a SQL literal that no quote or backslash can end."""
+    """Return a bound value as a SQL literal, with quotes and backslashes escaped; dbt binds values of seeds only."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -153,16 +153,16 @@ def _literal(value: Any) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """What a Spark error says, without its Java stack."""
+    """Return the message of a Spark error without its Java stack trace."""
     java = None if isinstance(error, PySparkException) else getattr(error, "java_exception", None)
     text = str(error) if java is None or java.getMessage() is None else str(java.getMessage())
     if denied := _DENIED.search(text):
         return lacks("this user", "READ", "topic", denied[1])
-    return _INTERNALS.split(text.strip(), maxsplit=1)[0].strip()
+    return _STACK_OR_PLAN.split(text.strip(), maxsplit=1)[0].strip()
 
 
-class UpsertKafkaConnectionManager(SparkConnectionManager):
-    """SQL through the session of this process."""
+class UpsertKafkaConnectionManager(ConnectionManagerHooks):
+    """Runs SQL on the Spark of this process."""
 
     TYPE = "upsert_kafka"
 
@@ -188,7 +188,7 @@ class UpsertKafkaConnectionManager(SparkConnectionManager):
     ) -> tuple[AdapterResponse, agate.Table]:
         from dbt_common.clients.agate_helper import empty_table
 
-        sql = self._add_query_comment(sql)
+        sql = self.with_query_comment(sql)
         _, cursor = self.add_query(sql, auto_begin)
         with self.exception_handler(sql):
             if fetch:
@@ -203,7 +203,7 @@ class UpsertKafkaConnectionManager(SparkConnectionManager):
 
     @classmethod
     def data_type_code_to_name(cls, type_code: Any) -> str:
-        # As everywhere in dbt, a contract does not compare a decimal's digits.
+        # Contracts compare types without precision and scale, as in other adapters.
         return re.sub(r"^decimal\(.*\)$", "decimal", str(type_code))
 
     def cancel(self, connection: Connection) -> None:

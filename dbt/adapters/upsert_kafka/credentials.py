@@ -1,6 +1,6 @@
-"""The profile: what a target of `type: upsert_kafka` may say, checked all at once.
+"""The profile: the fields of a target of `type: upsert_kafka`. All errors are reported at once.
 
-Leaves to `session` what Spark makes of it and to `kafka_clients` what Kafka's clients make of it.
+Leaves to `spark.session` and `kafka_client.clients` how the fields are used.
 """
 
 from __future__ import annotations
@@ -20,44 +20,55 @@ from dbt_common.exceptions import DbtRuntimeError
 from dbt.adapters.upsert_kafka import kafka_properties
 
 EMBEDDED = "embedded"
+DEFAULT_STATE_TOPIC = "dbt-upsert-kafka.state"
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""The characters that Kafka allows in the name of a topic."""
 SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 MAPPINGS = ("spark", "kafka", "schema_registry", "topic_defaults")
 FILE_FORMATS = ("parquet", "orc", "delta")
 TOPIC_DEFAULTS = ("partitions", "replication_factor", "config")
-# dbt itself puts these into a profile's target.
+# dbt adds these fields to every target.
 DBT_FIELDS = ("type", "threads", "priority")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def is_server_list(servers: str) -> bool:
-    """Whether `servers` reads host:port,host:port with ports that exist."""
+    """Whether `servers` is a list host:port,host:port with valid ports."""
     matches = [SERVER.fullmatch(server.strip()) for server in servers.split(",")]
     return all(match is not None and 0 < int(match[2]) < 65536 for match in matches)
 
 
 @dataclass
 class UpsertKafkaCredentials(Credentials):
-    """A target of a profile. DESIGN: one cluster of Kafka, one Spark, one database for views and ordinary models."""
+    """A target of a profile: one Kafka cluster, one Spark, one database for views and ordinary models."""
 
     database: str | None = None  # type: ignore[assignment]
     schema: str = ""
     bootstrap_servers: str = ""
     master: str | None = None
-    """A Spark master; unset and without `remote`: all cores of this machine."""
+    """A Spark master; if neither it nor `remote` is set, Spark uses all cores of this machine."""
     remote: str | None = None
     """A Spark Connect server, instead of a master."""
     spark: dict[str, Any] = field(default_factory=dict)
-    """Spark configuration; wins over all that the adapter sets itself."""
+    """Spark configuration; overrides what the adapter sets."""
     jars: list[str] | None = None
-    """Local jars for machines without a package registry, instead of those that the adapter would fetch."""
+    """Local jars instead of downloaded ones, for machines without access to a Maven repository."""
     kafka: dict[str, Any] = field(default_factory=dict)
-    """Kafka client properties for every topic, in the spelling of Java's clients."""
+    """Kafka client properties for every topic, with the names of Java's clients."""
     schema_registry: dict[str, Any] = field(default_factory=dict)
     topic_defaults: dict[str, Any] = field(default_factory=dict)
+    environment: str | None = None
+    """Tells the runs of one project apart that use the same cluster; by default the target's name."""
+    state_topic: str = DEFAULT_STATE_TOPIC
+    """Where the state records are; 'none' for no state."""
+    topic_prefix: str = ""
+    """Before the name of every topic that a model writes to."""
+    topic_suffix: str = ""
+    """After it."""
     file_format: str | None = None
-    """Of tables, incremental models, seeds and snapshots that name none."""
+    """The default `file_format` of tables, incremental models, seeds and snapshots."""
 
-    # Not the profile's, so no field of it: the adapter says it.
+    # Not a field of the profile: the adapter sets it.
     project_root: ClassVar[Path | None] = None
 
     @property
@@ -69,7 +80,10 @@ class UpsertKafkaCredentials(Credentials):
         return self.bootstrap_servers
 
     def _connection_keys(self) -> tuple[str, ...]:
-        return ("schema", "bootstrap_servers", "master", "remote", "jars", "file_format")
+        return (
+            *("schema", "bootstrap_servers", "master", "remote", "jars", "file_format"),
+            *("environment", "state_topic", "topic_prefix", "topic_suffix"),
+        )
 
     def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
         shown = super().connection_info(with_aliases=with_aliases)
@@ -77,12 +91,16 @@ class UpsertKafkaCredentials(Credentials):
 
     @property
     def server(self) -> str | None:
-        """Of `remote` what may be shown: not its parameters, which may hold a token."""
+        """`remote` without its parameters, which may contain a token."""
         return self.remote.partition("/;")[0] if self.remote else None
+
+    def topic_name(self, name: str) -> str:
+        """The name with the target's prefix and suffix: of a topic that a model writes to, or of a registry subject."""
+        return f"{self.topic_prefix}{name}{self.topic_suffix}"
 
     @property
     def state_dir(self) -> Path:
-        """Where the project keeps its broker's data and its catalog."""
+        """The project's folder for the data of the embedded broker and the catalog."""
         return (self.project_root or Path.cwd()) / ".upsert_kafka"
 
     @classmethod
@@ -95,7 +113,7 @@ class UpsertKafkaCredentials(Credentials):
     @classmethod
     def __pre_deserialize__(cls, data: dict[str, Any]) -> dict[str, Any]:
         data = super().__pre_deserialize__(data)
-        # On Spark a database is a schema; dbt still passes the key.
+        # In Spark a database is a schema; dbt passes the key anyway.
         return {**data, "database": None}
 
     def __post_init__(self) -> None:
@@ -110,10 +128,10 @@ def _text(value: Any) -> str:
 
 def _wrong_method(method: Any) -> str:
     if method == "session":
-        return "'method' is 'session': leave it out, Spark runs in the dbt process unless 'master' or 'remote' names another"
+        return "'method' is 'session': leave it out, Spark runs in the dbt process unless 'master' or 'remote' is set"
     return (
-        f"'method' is {method!r}: topics are written through Spark's DataFrames, and Thrift, HTTP and ODBC carry SQL text only; "
-        "remove it, and name a Spark master in 'master' or a Spark Connect server in 'remote'"
+        f"'method' is {method!r}: topics are written through Spark's DataFrames, and Thrift, HTTP and ODBC carry SQL text only. "
+        "Remove it, and set 'master' to a Spark master or 'remote' to a Spark Connect server"
     )
 
 
@@ -122,10 +140,35 @@ def _problems_of_remote(remote: str, data: dict[str, Any]) -> list[str]:
         return [f"'remote' is '{remote}': must begin with sc://"]
     problems = []
     if data.get("jars"):
-        problems.append("'jars' can't be sent to a Spark Connect server ('remote'): put them where it is started")
+        problems.append("'jars' can't be sent to a Spark Connect server ('remote'): configure them on the server")
     if data.get("bootstrap_servers") == EMBEDDED and urlsplit(remote).hostname not in LOOPBACK:
-        problems.append(f"'bootstrap_servers' is '{EMBEDDED}', which only this machine reaches, and 'remote' is another machine")
+        problems.append(
+            f"'bootstrap_servers' is '{EMBEDDED}', which only this machine can reach, and 'remote' is another machine"
+        )
     return problems
+
+
+def _problems_of_names(data: dict[str, Any]) -> list[str]:
+    """The problems of the fields that tell environments apart."""
+    problems = []
+    for name in ("environment", "state_topic", "topic_prefix", "topic_suffix"):
+        value = data.get(name)
+        if name not in data or (name == "environment" and value is None):
+            continue
+        if not isinstance(value, str):
+            problems.append(f"'{name}' is {value!r}: must be text; put it in quotes")
+        elif name in ("environment", "state_topic") and not value.strip():
+            problems.append(f"'{name}' is empty: {_IF_EMPTY[name]}")
+        elif name != "environment" and value and (not TOPIC_NAME.fullmatch(value) or (name, value) in _RESERVED):
+            problems.append(f"'{name}' is '{value}': Kafka allows letters, digits, '.', '_' and '-', at most 249 characters")
+    return problems
+
+
+_IF_EMPTY = {
+    "environment": "leave it out to use the name of the target",
+    "state_topic": "leave it out for the default, or set 'none' to publish without owners and state",
+}
+_RESERVED = {("state_topic", "."), ("state_topic", "..")}
 
 
 def _problems(data: dict[str, Any]) -> list[str]:
@@ -154,13 +197,14 @@ def _problems(data: dict[str, Any]) -> list[str]:
         problems.append(f"'file_format' is {data['file_format']!r}: must be one of {', '.join(FILE_FORMATS)}")
     if isinstance(data.get("remote"), str):
         problems += _problems_of_remote(data["remote"], data)
+    problems += _problems_of_names(data)
     for name in MAPPINGS:
         if data.get(name) is not None and not isinstance(data[name], dict):
             problems.append(f"'{name}' must be a mapping of names to values")
     if data.get("database") and data["database"] != data.get("schema"):
-        problems.append(f"'database' is '{data['database']}': leave it out, on Spark it is the schema")
+        problems.append(f"'database' is '{data['database']}': leave it out, in Spark it is the schema")
     for name, value in data["kafka"].items() if isinstance(data.get("kafka"), dict) else ():
-        # Without the value, which may be a secret under a wrong name.
+        # The value is not shown: it may be a secret with a misspelt name.
         if refused := kafka_properties.REFUSED.get(str(name)):
             problems.append(f"'kafka: {name}' can't be set: {refused}")
         elif wrong := kafka_properties.problem(str(name), _text(value)):

@@ -1,6 +1,6 @@
-"""The errors that users see: one class per stage of a run, every message one that says what to change.
+"""The errors that users see: one class per stage of a run. Every message names what to change.
 
-Internals (Java stack traces, Py4J) never become part of a message; they go to the debug log.
+Java stack traces and Py4J errors never become part of a message; they go to the debug log.
 """
 
 from __future__ import annotations
@@ -9,48 +9,70 @@ from dbt_common.exceptions import DbtRuntimeError
 
 
 class UpsertKafkaError(DbtRuntimeError):
-    """Base of all errors that this adapter raises itself."""
+    """Base class of all errors that this adapter raises."""
 
 
 class OptionsError(UpsertKafkaError):
-    """A model's options are wrong; nothing was touched."""
+    """A model's options are wrong; nothing was changed."""
 
 
 class GuardError(UpsertKafkaError):
-    """A change was refused; the topic is untouched."""
+    """A change was refused; the topic is unchanged."""
 
 
 class KafkaUnreachableError(UpsertKafkaError):
-    """No broker answered."""
+    """No broker answered, or none accepted the client."""
 
 
 class MissingRightError(UpsertKafkaError):
     """The cluster's authorizer denies an operation.
 
     Args:
-        kind: of resource, as Kafka's ACLs call it: topic, group, transactional id, cluster.
+        kind: the kind of resource, in the words of Kafka's ACLs: topic, group, transactional id, cluster.
     """
 
     def __init__(self, operation: str, kind: str, name: str, user: str = "this user") -> None:
         self.denied = (operation, kind, name)
         super().__init__(f"{lacks(user, *self.denied)}; docs/security.md lists the rights that a model needs")
 
-    def of(self, user: str) -> MissingRightError:
-        """The same, said of somebody."""
+    def for_user(self, user: str) -> MissingRightError:
+        """The same error with the user's name."""
         return MissingRightError(*self.denied, user)
 
 
 def lacks(user: str, operation: str, kind: str, name: str) -> str:
+    """The sentence about a missing right, for messages."""
     return f"{user} lacks {operation} on {kind} '{name}': grant it"
 
 
+def kafka_error_text(error: Exception) -> str:
+    """The name of a kafka-python error and Kafka's description of it, which only errors that a broker returned have."""
+    description = getattr(error, "description", None)
+    return f"{type(error).__name__}, {description}" if description else type(error).__name__
+
+
 class DeliveryError(UpsertKafkaError):
-    """Writing failed; the message says what the topic holds now and what the next run repairs."""
+    """Writing failed; the message says what the topic contains now and what the next run repairs."""
 
 
 class EmbeddedBrokerError(UpsertKafkaError):
-    """The project's own broker could not be fetched, started or found."""
+    """The embedded broker could not be downloaded, started or found."""
 
 
 class SchemaRegistryError(UpsertKafkaError):
     """The schema registry refused or did not answer."""
+
+
+class StateError(UpsertKafkaError):
+    """The state topic or a record in it can't be used; nothing was published."""
+
+
+def count_of(number: int, noun: str, verb: str = "", plural_verb: str | None = None) -> str:
+    """A count with its noun, and the verb that agrees with it, for messages.
+
+    >>> count_of(1, "row", "has", "have"), count_of(2, "row", "has", "have"), count_of(0, "key")
+    ('1 row has', '2 rows have', '0 keys')
+    """
+    if number == 1:
+        return f"1 {noun} {verb}".rstrip()
+    return f"{number} {noun}s {verb if plural_verb is None else plural_verb}".rstrip()

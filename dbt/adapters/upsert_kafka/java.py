@@ -1,7 +1,7 @@
-"""Java, and jars by their Maven coordinates: found, checked and fetched once into the user's cache.
+"""Finds Java, and downloads jars by their Maven coordinates into the user's cache.
 
-The resolver is the Ivy that comes inside pyspark, so nothing else must be installed. Leaves to `session` and `embedded`
-which jars they need.
+The resolver is the Ivy that pyspark contains, so nothing else has to be installed. Leaves to `spark.session` and `embedded` which
+jars they need.
 """
 
 from __future__ import annotations
@@ -25,32 +25,36 @@ OLDEST_JAVA = 17
 
 
 def cache_dir() -> Path:
-    """The per-user folder for what is fetched."""
+    """The user's cache folder of this package."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "dbt-upsert-kafka"
 
 
 @cache
 def find_java() -> Path:
-    """The java to run: JAVA_HOME's, else the PATH's; missing or too old is one line."""
+    """The java executable: from JAVA_HOME, otherwise from the PATH.
+
+    Raises:
+        UpsertKafkaError: Java is missing or too old.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java or not os.access(java, os.X_OK):
         where = f"JAVA_HOME is '{home}'" if home else "there is no java on the PATH"
         raise UpsertKafkaError(
-            f"Java {OLDEST_JAVA} or newer is needed and {where}: install it (for example openjdk-17-jre-headless)"
+            f"Java {OLDEST_JAVA} or newer is needed and {where}. Install it, for example openjdk-17-jre-headless."
         )
     match = re.search(r'version "(\d+)', _version(java))
     if match is None or int(match[1]) < OLDEST_JAVA:
         found = f"version {match[1]}" if match else "an unknown version"
         raise UpsertKafkaError(
-            f"Java {OLDEST_JAVA} or newer is needed and '{java}' is {found}: install a newer one or set JAVA_HOME"
+            f"Java {OLDEST_JAVA} or newer is needed and '{java}' is {found}. Install a newer one or set JAVA_HOME."
         )
     return Path(java)
 
 
 def java_version() -> str:
-    """What the java to run says of itself."""
+    """The output of `java -version`."""
     return _version(str(find_java()))
 
 
@@ -59,43 +63,48 @@ def _version(java: str) -> str:
     return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
 
 
-def fetch_jars(name: str, coordinates: Iterable[str], exclude: Iterable[str] = ()) -> list[Path]:
-    """The jars of `group:artifact:version` coordinates with all they need, from the cache or fetched into it.
+def pyspark_jar(artifact: str) -> Path:
+    """A jar that pyspark contains, in whatever version."""
+    import pyspark
 
-    A coordinate with `:type:classifier` at its end is that one file.
+    [jar, *_] = sorted((Path(pyspark.__file__).parent / "jars").glob(f"{artifact}-[0-9]*.jar"))
+    return jar
+
+
+def fetch_jars(name: str, coordinates: Iterable[str], exclude: Iterable[str] = ()) -> list[Path]:
+    """The jars of `group:artifact:version` coordinates and their dependencies, from the cache or downloaded into it.
+
+    A coordinate that ends with `:type:classifier` is a single file without dependencies.
 
     Args:
-        name: what the jars are, for the progress line and the cache's folder.
-        coordinates: what is needed; its dependencies follow.
-        exclude: groups that are already there.
+        name: names the jars in the progress line and in the cache.
+        exclude: groups of dependencies to leave out.
 
     Returns:
         The jars' paths, sorted.
     """
-    wanted, excluded = sorted(coordinates), sorted(exclude)
-    digest = hashlib.sha256(repr((wanted, excluded)).encode()).hexdigest()[:12]
+    requested, excluded = sorted(coordinates), sorted(exclude)
+    digest = hashlib.sha256(repr((requested, excluded)).encode()).hexdigest()[:12]
     folder = cache_dir() / "jars" / f"{name}-{digest}"
     if not folder.is_dir():
-        # What lies here is run: nobody else may put anything there.
+        # Files in this folder are executed, so no other user may write to it.
         cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.parent.mkdir(exist_ok=True)
         with open(folder.parent / f"{name}-{digest}.lock", "w") as lock:
-            # Two processes at once: the second waits, then finds the folder.
+            # A second process waits here and then finds the folder.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.is_dir():
-                _resolve(name, wanted, excluded, folder)
+                _resolve(name, requested, excluded, folder)
     return sorted(folder.iterdir())
 
 
 def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path) -> None:
-    import pyspark
-
-    java = find_java()
-    [ivy, *_] = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    print(f"Fetching {name} ({', '.join(coordinates)}), once …", file=sys.stderr, flush=True)
+    java, ivy = find_java(), pyspark_jar("ivy")
+    print(f"Downloading {name} ({', '.join(coordinates)}), once …", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as scratch:
         (Path(scratch) / "ivy.xml").write_text(_module_descriptor(coordinates, exclude))
-        # Relative, because Ivy reads paths as patterns; a cache of its own, because Ivy's does not bear two processes at once.
+        # Relative paths, because Ivy reads paths as patterns. A cache of its own, because Ivy's default cache is not safe for two
+        # processes at once.
         arguments = ["-ivy", "ivy.xml", "-cache", "cache", "-confs", "default", "-warn"]
         arguments += ["-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"]
         if all(coordinate.count(":") > _JAR_COLONS for coordinate in coordinates):
@@ -110,18 +119,18 @@ def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path
                 for line in (done.stdout + done.stderr).splitlines()
                 if "not found" in line or "exception" in line.lower()
             ]
-            reason = lines[0] if lines else "the registry did not answer"
+            reason = lines[0] if lines else "the Maven repository did not answer"
             raise UpsertKafkaError(
-                f"The jars of {name} ({', '.join(coordinates)}) could not be fetched: {reason}. "
-                "Check the network; without one set `jars:` in the profile"
+                f"The jars of {name} ({', '.join(coordinates)}) could not be downloaded: {reason}. "
+                "Check the network. Without network access set `jars:` in the profile."
             )
         check_sums(name, coordinates, sorted(jars.glob("*.jar")))
         jars.rename(folder)
-    print(f"Fetched {name}: {len(list(folder.iterdir()))} files", file=sys.stderr, flush=True)
+    print(f"Downloaded {name}: {len(list(folder.iterdir()))} files", file=sys.stderr, flush=True)
 
 
 _JAR_COLONS = 2
-# A single file needs no description of what it depends on, and not every registry has that of its parent.
+# Files without dependencies: Ivy does not read their POMs, because not every mirror has the parent POMs.
 _FILES_ONLY = (
     '<ivysettings><settings defaultResolver="files"/><resolvers>'
     '<ibiblio name="files" m2compatible="true" usepoms="false"/></resolvers></ivysettings>'
@@ -129,9 +138,9 @@ _FILES_ONLY = (
 
 
 def check_sums(name: str, coordinates: list[str], jars: list[Path]) -> None:
-    """Refuse jars other than those that this version of the package was tested with, whatever the registry says of them.
+    """Refuse jars that differ from those with which this version of the package was tested (checksums.txt).
 
-    For versions that are not listed the registry's own checksums count, which Ivy has compared already.
+    Versions that are not listed are accepted: Ivy has already verified the checksums of the Maven repository.
     """
     lines = (Path(__file__).with_name("checksums.txt")).read_text().splitlines()
     known = {file: digest for digest, file in (line.split() for line in lines)}
@@ -141,8 +150,9 @@ def check_sums(name: str, coordinates: list[str], jars: list[Path]) -> None:
     for jar in jars:
         if known.get(jar.name) != hashlib.sha256(jar.read_bytes()).hexdigest():
             raise UpsertKafkaError(
-                f"The jars of {name} were fetched and not kept: {jar.name} is not the file that this version was tested with "
-                f"(SHA-256). Ask who runs your package registry; files that you trust can be named by `jars:` in the profile"
+                f"The jars of {name} were downloaded and rejected: {jar.name} is not the file that this version was tested with "
+                "(SHA-256 differs). Ask the administrator of your Maven repository, or name files that you trust with `jars:` in "
+                "the profile."
             )
 
 

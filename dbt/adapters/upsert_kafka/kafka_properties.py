@@ -1,7 +1,6 @@
-"""Which Kafka client takes which property: the names, kinds and values that the clients of Kafka 4.1 define.
+"""The properties of Kafka's clients: names, types and values of Kafka 4.1, and which client takes which property.
 
-Promises that a property reaches exactly the clients that know it and that a value of the wrong kind is told before any client
-starts. Leaves to `kafka_clients` how a property is spelled for Spark and kafka-python.
+Checks values before a client starts. Leaves to `kafka_client.clients` how properties are passed to Spark and kafka-python.
 """
 
 from __future__ import annotations
@@ -168,14 +167,15 @@ REFUSED = {
     "value.serializer": "value_format decides how values are written",
     "key.deserializer": "key_format decides how keys are read",
     "value.deserializer": "value_format decides how values are read",
-    "transactional.id": "the adapter names its transactions; sink_transactional_id_prefix is yours",
-    "enable.auto.commit": "a run pins the offsets that it covers and commits none",
-    "interceptor.classes": "Spark's Kafka source takes no interceptors",
+    "transactional.id": "the adapter sets it; use sink_transactional_id_prefix",
+    "enable.auto.commit": "a run reads fixed offsets and commits none",
+    "partitioner.ignore.keys": "it would spread the records of a key over partitions; sink_partitioner chooses partitions",
+    "interceptor.classes": "Spark's Kafka source does not support interceptors",
 }
 OWNED_UNDER_EXACTLY_ONCE = {
     "acks": "a transaction needs acks=all",
-    "enable.idempotence": "a transaction is idempotent by itself",
-    "partitioner.class": "a transaction is not written by Java's producer; use sink_partitioner_class",
+    "enable.idempotence": "a transaction is always idempotent",
+    "partitioner.class": "Java's producer does not write the transaction; use sink_partitioner_class",
 }
 
 _SECRET = re.compile(r"pass|secret|jaas|token|credential|user.?info|api.?key|private|(^|[._-])key$|certificate", re.IGNORECASE)
@@ -183,7 +183,7 @@ _SECRET = re.compile(r"pass|secret|jaas|token|credential|user.?info|api.?key|pri
 
 @dataclass(frozen=True)
 class Property:
-    """One property as Kafka's ConfigDef describes it."""
+    """One property, as in Kafka's ConfigDef."""
 
     name: str
     clients: str
@@ -193,7 +193,7 @@ class Property:
 
 @dataclass(frozen=True)
 class ClientProperties:
-    """One set of properties, by the client that takes them."""
+    """Properties by the client that takes them."""
 
     producer: dict[str, str]
     consumer: dict[str, str]
@@ -210,41 +210,41 @@ _BY_UNDERSCORES = {re.sub(r"[.-]", "_", name): name for name in PROPERTIES}
 
 
 def split(properties: Mapping[str, str]) -> ClientProperties:
-    """Give each client the properties that it takes; one that no client knows (a plugin's own) goes to all of them."""
+    """The properties that each client takes. A property that no client defines, for example a plugin's, goes to all clients."""
 
-    def of(client: str) -> dict[str, str]:
+    def taken_by(client: str) -> dict[str, str]:
         return {k: v for k, v in properties.items() if k not in PROPERTIES or client in PROPERTIES[k].clients}
 
-    return ClientProperties(producer=of("P"), consumer=of("C"), admin=of("A"))
+    return ClientProperties(producer=taken_by("P"), consumer=taken_by("C"), admin=taken_by("A"))
 
 
 def is_known(name: str) -> bool:
-    """Whether any Kafka client defines the property; config providers are known by their prefix."""
+    """Whether any Kafka client defines the property, or it configures a config provider."""
     return name in PROPERTIES or name == "config.providers" or name.startswith("config.providers.")
 
 
 def nearest(name: str) -> str | None:
-    """The known property whose name is most like `name`."""
+    """The known property with the most similar name."""
     return next(iter(get_close_matches(name, PROPERTIES, n=1, cutoff=0.7)), None)
 
 
 def from_underscores(name: str) -> str:
-    """The property that `name` means when its dots were written as underscores: `max_request_size` is `max.request.size`."""
+    """The property whose dots were written as underscores: `max_request_size` is `max.request.size`."""
     return name if name in PROPERTIES else _BY_UNDERSCORES.get(name, name.replace("_", "."))
 
 
 def is_secret(name: str) -> bool:
-    """Whether the property's value must never be shown; better one too many than one too few."""
+    """Whether the property's value must not be shown. Also true for names that only look like a secret's."""
     return holds_secret(name) or bool(_SECRET.search(name))
 
 
 def holds_secret(name: str) -> bool:
-    """Whether the property's value is a secret: Kafka says so, or does not know the property and its name does."""
+    """Whether the property's value is a secret: by Kafka's type, or by its name if Kafka does not define the property."""
     return PROPERTIES[name].kind == "secret" if name in PROPERTIES else bool(_SECRET.search(name))
 
 
 def problem(name: str, value: str) -> str | None:
-    """Say what the value must be, when it is not; a value that a config provider fills in later can't be judged here."""
+    """What the value must be, if it is wrong; None if it is right or a reference to a config provider."""
     known = PROPERTIES.get(name)
     if known is None or "${" in value:
         return None

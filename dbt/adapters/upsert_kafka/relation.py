@@ -1,4 +1,8 @@
-"""Relations of this adapter: Spark's, and beside a topic's view the tables that show its raw records and keep checksums of it."""
+"""Relations of this adapter: Spark's, and the names of the helper tables of a topic.
+
+Helper tables are in a schema of their own, so that their names can't collide with those of the user, and wildcards in the user's
+schema don't find them. Leaves creating and dropping them to `catalog.views` and `publish.snapshots`.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,30 @@ from dataclasses import dataclass
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.spark.relation import SparkRelation
 
+HELPER_SCHEMA_SUFFIX = "__kafka"
 TOPIC_SUFFIX, SNAPSHOT_SUFFIX = "__topic", "__snapshot"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UpsertKafkaRelation(SparkRelation):
-    """A view, a table, or the view of a topic."""
+    """A view, a table, or the view that reads a topic."""
 
     @property
     def topic_table(self) -> UpsertKafkaRelation:
-        """`<alias>__topic`: the raw records below the view `<alias>`."""
-        return self._beside(TOPIC_SUFFIX)
+        """`<schema>__kafka.<alias>__topic`: the raw records below the view `<schema>.<alias>`."""
+        return self._helper_table(TOPIC_SUFFIX)
 
     @property
     def snapshot_table(self) -> UpsertKafkaRelation:
-        """`<alias>__snapshot`: what the last run of a large model left in the topic, as checksums."""
-        return self._beside(SNAPSHOT_SUFFIX)
+        """`<schema>__kafka.<alias>__snapshot`: what the last run of a large model left in the topic, as checksums."""
+        return self._helper_table(SNAPSHOT_SUFFIX)
 
-    def _beside(self, suffix: str) -> UpsertKafkaRelation:
-        return self.incorporate(path={"identifier": f"{self.identifier}{suffix}"}, type=RelationType.Table)
+    @property
+    def former_helper_tables(self) -> list[UpsertKafkaRelation]:
+        """The names of the helper tables up to version 0.1.0: they were in the schema of the view."""
+        names = [f"{self.identifier}{suffix}" for suffix in (TOPIC_SUFFIX, SNAPSHOT_SUFFIX)]
+        return [self.incorporate(path={"identifier": name}, type=RelationType.Table) for name in names]
+
+    def _helper_table(self, suffix: str) -> UpsertKafkaRelation:
+        path = {"schema": f"{self.schema}{HELPER_SCHEMA_SUFFIX}", "identifier": f"{self.identifier}{suffix}"}
+        return self.incorporate(path=path, type=RelationType.Table)

@@ -1,7 +1,7 @@
-"""Quoting for Spark SQL text: every identifier, literal and type that the adapter writes into a statement passes here.
+"""Quoting for Spark SQL: every identifier, literal and type that the adapter writes into a statement is quoted here.
 
-The text stays valid whatever the session's settings are, except `spark.sql.parser.escapedStringLiterals=true`, which changes
-what a backslash in a literal means.
+The text is valid with all settings of the session but `spark.sql.parser.escapedStringLiterals=true`, which changes the meaning of
+a backslash in a literal.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 
 def quote_identifier(name: str) -> str:
-    """Back-quote one name part; dots, spaces and quotes in it lose their meaning."""
+    """One name part in backticks, so that dots, spaces and quotes are part of the name."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def quote_literal(text: str) -> str:
-    """A string literal. A `$` is written as an escape, so that Spark's `${…}` substitution never sees one."""
+    """A string literal. A `$` is escaped, so that Spark does not substitute `${…}`."""
     escapes = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\0", "$": "\\u0024"}
     return "'" + "".join(escapes.get(c, c) for c in text) + "'"
 
 
 def quote_map(options: Mapping[str, str]) -> str:
-    """A `map(…)` of string literals, as the functions with options take it."""
+    """A `map(…)` of string literals, for functions that take options."""
     return "map(" + ", ".join(f"{quote_literal(k)}, {quote_literal(v)}" for k, v in options.items()) + ")"
 
 
 def type_text(data_type: DataType) -> str:
-    """The type as Spark SQL text. `DataType.simpleString` is not enough: it leaves nested names unquoted."""
+    """The type as Spark SQL text. `DataType.simpleString` does not quote the names of nested fields."""
     if isinstance(data_type, ArrayType):
         return f"ARRAY<{type_text(data_type.elementType)}>"
     if isinstance(data_type, MapType):
@@ -44,13 +44,17 @@ def let(name: str, value: str, body: str) -> str:
     return f"transform(array({value}), {name} -> {body})[0]"
 
 
-# A literal with its escapes, a quoted name, a comment, or what ends a statement.
+# A string literal with its escapes, a quoted name, a comment, or the semicolon that ends a statement.
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|;""", re.DOTALL)
 
 
 def split_statements(sql: str) -> list[str]:
-    """The statements of a text, which Spark takes one by one; a semicolon inside a literal, name or comment ends none."""
+    """The statements of a script, because Spark runs one at a time. Semicolons in literals, names and comments don't count.
+
+    >>> split_statements("select ';'; select 2 -- ;")
+    ["select ';'", 'select 2 -- ;']
+    """
     ends = [match.start() for match in _TOKEN.finditer(sql) if match[0] == ";"]
     parts = [sql[start:end] for start, end in zip([0, *(e + 1 for e in ends)], [*ends, len(sql)], strict=True)]
-    # A part of comments only is no statement.
+    # A part that contains only comments is not a statement.
     return [part.strip() for part in parts if re.sub(r"--[^\n]*|/\*.*?\*/", "", part, flags=re.DOTALL).strip()]

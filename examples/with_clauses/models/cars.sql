@@ -1,4 +1,4 @@
--- Huawei DLI, Upsert Kafka result table: its WITH clause as it stands; PRIMARY KEY (car_id) is unique_key.
+-- Huawei DLI, Upsert Kafka result table: the unchanged WITH clause; PRIMARY KEY (car_id) is unique_key.
 {{ config(
     materialized='upsert_kafka',
     unique_key='car_id',

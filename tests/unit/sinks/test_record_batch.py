@@ -1,7 +1,8 @@
-"""Record batches: an independent reader gets back what was put in, for every shape of record."""
+"""Record batches: kafka-python's reader decodes every shape of record that the encoder writes."""
 
 from __future__ import annotations
 
+import doctest
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
+from kafka.record.util import encode_varint
 
-from dbt.adapters.upsert_kafka.sinks.record_batch import Encoder, Identity, sizes, split, stamp
+from dbt.adapters.upsert_kafka.sinks import record_batch
+from dbt.adapters.upsert_kafka.sinks.record_batch import HEADER_BYTES, Encoder, Producer, sizes, split, stamp, varints
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOW = 1_700_000_000_000
@@ -22,7 +25,7 @@ rows = st.lists(st.tuples(payloads, payloads, headers, times), min_size=1, max_s
 
 
 def read(batch: bytes) -> Any:
-    found = MemoryRecords(stamp(batch, Identity("id", 7, 3), 11)).next_batch()
+    found = MemoryRecords(stamp(batch, Producer("id", 7, 3), 11)).next_batch()
     assert found.validate_crc()
     return found
 
@@ -34,7 +37,7 @@ def array_of_headers(items: list[Any]) -> pa.Array:
 
 @settings(max_examples=60, deadline=None)
 @given(rows=rows, compression=st.sampled_from(["none", "gzip", "lz4"]), timed=st.booleans(), headed=st.booleans())
-def test_reader_gets_back_every_record(rows: list[Any], compression: str, timed: bool, headed: bool) -> None:
+def test_reader_decodes_every_record(rows: list[Any], compression: str, timed: bool, headed: bool) -> None:
     keys, values, heads, stamps = ([row[i] for row in rows] for i in range(4))
     batch = Encoder(compression).encode(
         pa.array(stamps, pa.int64()) if timed else NOW,
@@ -48,7 +51,7 @@ def test_reader_gets_back_every_record(rows: list[Any], compression: str, timed:
     assert [(r.key, r.value, list(r.headers), r.timestamp) for r in found] == expected
 
 
-def test_slices_of_columns_are_written_as_such() -> None:
+def test_slices_of_columns_are_encoded() -> None:
     keys = pa.array([b"a", b"b", None, b"d"], pa.binary())
     values = pa.array([b"1", None, b"3", b"4"], pa.binary())
     heads = array_of_headers([[("h", b"1")], [("h", b"2"), ("i", None)], None, []])
@@ -59,10 +62,17 @@ def test_slices_of_columns_are_written_as_such() -> None:
     ]
 
 
-def test_what_does_not_shrink_is_sent_as_it_is() -> None:
+def test_records_that_do_not_shrink_are_not_compressed() -> None:
     noise = np.random.default_rng(1).bytes(100)
     batch = Encoder("lz4").encode(NOW, pa.array([noise], pa.binary()), pa.array([None], pa.binary()))
     assert read(batch).compression_type == 0
+
+
+@pytest.mark.parametrize(("compression", "codec"), [("none", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)])
+def test_batch_header_has_the_number_of_the_codec(compression: str, codec: int) -> None:
+    batch = Encoder(compression).encode(NOW, pa.array([b"k"], pa.binary()), pa.array([b"v" * 1000], pa.binary()))
+    assert MemoryRecords(batch).next_batch().compression_type == codec
+    assert (len(batch) < 200) == (compression != "none")
 
 
 @pytest.mark.parametrize(
@@ -73,12 +83,29 @@ def test_what_does_not_shrink_is_sent_as_it_is() -> None:
         (1, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]),
     ],
 )
-def test_split_keeps_to_the_limit_but_never_cuts_a_record(limit: int, ranges: list[tuple[int, int]]) -> None:
+def test_split_respects_the_limit_except_for_a_larger_record(limit: int, ranges: list[tuple[int, int]]) -> None:
     assert list(split(np.array([30, 30, 40, 90, 500]), limit)) == ranges
 
 
-def test_sizes_are_no_less_than_the_bytes_written() -> None:
+def test_sizes_are_at_least_the_bytes_written() -> None:
     keys, values = pa.array([b"k" * 70, None], pa.binary()), pa.array([None, b"v" * 300], pa.binary())
     heads = array_of_headers([[("name", b"value" * 30)], None])
     batch = Encoder("none").encode(pa.array([5, 2**41]), keys, values, heads)
-    assert sizes(keys, values, heads).sum() >= len(batch) - 61
+    assert sizes(keys, values, heads).sum() >= len(batch) - HEADER_BYTES
+
+
+@given(numbers=st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=30))
+def test_varints_equal_those_of_kafka_python(numbers: list[int]) -> None:
+    expected = []
+    for number in numbers:
+        written = bytearray()
+        encode_varint(number, written.append)
+        expected.append(bytes(written))
+    found = varints(np.array(numbers, np.int64))
+    assert found.encoded.to_pylist() == expected
+    assert found.sizes.tolist() == [len(written) for written in expected]
+
+
+def test_examples_in_docstrings_are_right() -> None:
+    result = doctest.testmod(record_batch)
+    assert result.attempted and not result.failed

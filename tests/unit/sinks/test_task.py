@@ -1,4 +1,4 @@
-"""What is shipped to Spark's workers: it runs where this package is not installed, and shows no password."""
+"""Functions for Spark's workers: they run without this package, and their repr contains no password."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from kafka.record.memory_records import MemoryRecords
 from pyspark import cloudpickle
 
-from dbt.adapters.upsert_kafka.partitioners import Partitioner, _by_function
 from dbt.adapters.upsert_kafka.sinks import transaction
-from dbt.adapters.upsert_kafka.sinks.record_batch import Identity
-from dbt.adapters.upsert_kafka.sinks.task import Assignment, encoder, places, writer
+from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner, _by_function
+from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
+from dbt.adapters.upsert_kafka.sinks.task import Assignment, choose_partitions, encoder, writer
 
-ASSIGNMENT = Assignment(Identity("id", 1, 0), "topic", {"sasl_plain_password": "sesame"}, 30)
-# Where Java's producer puts these keys in seven partitions.
+ASSIGNMENT = Assignment(Producer("id", 1, 0), "topic", {"sasl_plain_password": "sesame"}, 30)
+# The partitions that the Java producer chooses for these keys, of seven.
 IN_SEVEN = {b"": 2, b"a": 5, b"ab": 0, b"abc": 4, b"foobar": 0, b'{"user_id":1}': 6}
 LOAD = """
 import pickle, sys
@@ -32,7 +32,7 @@ print([name for name in sys.modules if name.startswith("dbt")])
 """
 
 
-def test_a_worker_lists_no_zips_before_its_next_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zip_importers_are_removed_from_the_import_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "modules.zip"
     with ZipFile(archive, "w") as zipped:
         for name in ("zipped_one", "zipped_two"):
@@ -45,16 +45,16 @@ def test_a_worker_lists_no_zips_before_its_next_task(tmp_path: Path, monkeypatch
     assert importlib.import_module("zipped_two").answer == 42
 
 
-def test_workers_need_no_package_of_ours(tmp_path: Path) -> None:
-    assert transaction.ATTEMPTS  # importing it is what makes functions travel by value
+def test_functions_run_without_this_package(tmp_path: Path) -> None:
+    assert transaction.ATTEMPTS  # its import registers the modules for pickling by value
     file = tmp_path / "function"
     file.write_bytes(cloudpickle.dumps([encoder(3, 1000, "lz4"), writer(ASSIGNMENT)]))
-    # -I: neither PYTHONPATH nor the current folder.
+    # -I ignores PYTHONPATH and the current folder.
     loaded = subprocess.run([sys.executable, "-I", "-c", LOAD, file], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert loaded.stdout.splitlines() == ["nothing", "SecondAttemptError", "[]"]
 
 
-def test_partitioners_need_no_package_of_ours_on_workers(tmp_path: Path) -> None:
+def test_partitioner_function_runs_without_this_package(tmp_path: Path) -> None:
     functions = [_by_function("name", len, 3)]
     assert Partitioner().kind == "default"
     file = tmp_path / "functions"
@@ -64,18 +64,18 @@ def test_partitioners_need_no_package_of_ours_on_workers(tmp_path: Path) -> None
     assert loaded.stdout.strip() == "[]"
 
 
-def test_records_are_placed_as_by_the_java_client() -> None:
+def test_default_partitions_equal_those_of_the_java_client() -> None:
     keys = {"key": pa.array(IN_SEVEN, pa.binary()), "partition": pa.nulls(len(IN_SEVEN), pa.int32())}
-    assert list(places(pa.table(keys), 7)) == list(IN_SEVEN.values())
+    assert list(choose_partitions(pa.table(keys), 7)) == list(IN_SEVEN.values())
 
 
-def test_records_that_have_a_place_keep_it_and_those_without_a_key_take_turns() -> None:
+def test_given_partitions_are_kept_and_records_without_a_key_get_partitions_in_turn() -> None:
     keys, given = [None, b"a", None, b"a"], [None, 3, 6, None]
     table = pa.table({"key": pa.array(keys, pa.binary()), "partition": pa.array(given, pa.int32())})
-    assert list(places(table, 7, row=13)) == [6, 3, 6, 5]
+    assert list(choose_partitions(table, 7, row=13)) == [6, 3, 6, 5]
 
 
-def test_encoded_batches_hold_every_row_once_and_in_order() -> None:
+def test_encoded_batches_contain_every_row_once_and_in_order() -> None:
     keys = [b"k%d" % i for i in range(1000)]
     values, given = pa.array([b"v" * i for i in range(1000)], pa.binary()), pa.array([i % 3 for i in range(1000)], pa.int32())
     table = pa.table({"key": pa.array(keys, pa.binary()), "value": values, "partition": given})
@@ -87,5 +87,5 @@ def test_encoded_batches_hold_every_row_once_and_in_order() -> None:
     assert sum(row["records"] for row in made) == 1000
 
 
-def test_an_assignment_shows_no_password() -> None:
+def test_repr_of_an_assignment_contains_no_password() -> None:
     assert "sesame" not in repr(ASSIGNMENT)

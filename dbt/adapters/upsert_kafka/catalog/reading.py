@@ -1,15 +1,15 @@
-"""Messages as rows: the SQL that turns a topic's raw records into columns, with the metadata beside them.
+"""The SQL that turns a topic's raw records into rows: the columns of the messages and Kafka's metadata.
 
-What a source and the relation of a `kafka` model select from. Leaves to `records` which columns are where and to `formats` what
-the bytes mean; a message that can't be read is an error that names its place.
+A `kafka_source` and the view of a `kafka` model select from it. A message that can't be decoded is an error that names topic,
+partition and offset. Leaves to `formats.records` which columns are in key and value and to `formats` how bytes are decoded.
 """
 
 from __future__ import annotations
 
-from dbt.adapters.upsert_kafka import views
+from dbt.adapters.upsert_kafka.catalog import views
 from dbt.adapters.upsert_kafka.formats import Format, Side
 from dbt.adapters.upsert_kafka.formats.changelog import LIVE, ROW, ROW_KIND, ChangelogFormat
-from dbt.adapters.upsert_kafka.records import KEY, VALUE, Records
+from dbt.adapters.upsert_kafka.formats.records import KEY, VALUE, Records
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
 
 METADATA = {
@@ -26,32 +26,33 @@ def query(layout: Records, table: str, per_key: bool, skips: bool = False) -> st
     """A subquery over the raw records `table` with the columns and the metadata.
 
     Args:
-        per_key: the last of each key, instead of all.
-        skips: leave out what can't be read, instead of failing.
+        per_key: select the last record of each key instead of all records.
+        skips: leave out messages that can't be decoded instead of failing.
     """
     source = f"(SELECT * FROM {table} WHERE {readable(layout, images=not per_key)})" if skips else table
     if isinstance(layout.value_format, ChangelogFormat):
-        return _current(layout, source) if per_key else _changelog(layout, source)
+        return _current_rows(layout, source) if per_key else _changes(layout, source)
     if per_key:
-        source = views.LAST_PER_KEY.format(table=source)
+        source = views.last_records(source, values_first=False)
     parts = [f"{_checked(*side, f'parsed_{name}')} AS {name}" for name, side in layout.read_sides().items()]
     picked = ", ".join([*layout.picked(), *_metadata()])
-    filled = f"(SELECT * FROM {source} WHERE {_filled(layout)})"
-    return f"(SELECT {picked} FROM (SELECT *, {', '.join(parts)} FROM {layout.parse(filled)}))"
+    with_value = f"(SELECT * FROM {source} WHERE {_has_value(layout)})"
+    return f"(SELECT {picked} FROM (SELECT *, {', '.join(parts)} FROM {layout.parse(with_value)}))"
 
 
-def _changelog(layout: Records, source: str) -> str:
+def _changes(layout: Records, source: str) -> str:
+    """All changes of a CDC format, with their row kind."""
     picked = [f"c.{ROW_KIND} AS {ROW_KIND}", *_columns(layout, f"c.{ROW}")]
     return f"(SELECT {', '.join([*picked, *_metadata()])} FROM {_exploded(layout, source, images=True)})"
 
 
-def _current(layout: Records, source: str) -> str:
-    """The last change of each key, by offset inside a partition and by timestamp between them."""
+def _current_rows(layout: Records, source: str) -> str:
+    """The last change of each key: by offset inside a partition, by timestamp between partitions, with deletes before rows."""
     keys = ", ".join(f"c.{ROW}.{quote_identifier(field.name)} AS k{i}" for i, field in enumerate(layout.key.fields))
     names = ", ".join(f"k{i}" for i in range(len(layout.key.fields)))
     change = "struct(c, topic, partition, offset, timestamp, key, headers)"
     last = (
-        f"SELECT {names}, max_by(r, struct(r.timestamp, r.topic, r.partition)) AS r FROM ("
+        f"SELECT {names}, max_by(r, struct(r.timestamp, r.c.{ROW_KIND} IN {LIVE}, r.topic, r.partition)) AS r FROM ("
         f"SELECT {names}, max_by(r, struct(r.offset, pos)) AS r FROM ("
         f"SELECT {keys}, pos, {change} AS r FROM {_exploded(layout, source, images=False)}"
         f") GROUP BY {names}, r.topic, r.partition) GROUP BY {names}"
@@ -61,28 +62,33 @@ def _current(layout: Records, source: str) -> str:
 
 
 def _exploded(layout: Records, source: str, images: bool) -> str:
+    """One row per change of each message; see `ChangelogFormat.changes` for `images`."""
     format = layout.value_format
     assert isinstance(format, ChangelogFormat)
     hint = f" ({format.missing_image})" if images else ""
-    changes = f"coalesce({format.changes(layout.value, VALUE, images)}, {_refuse(format, layout.value, VALUE, hint)})"
+    changes = f"coalesce({format.changes(layout.value, VALUE, images)}, {_raise_error(format, layout.value, VALUE, hint)})"
     return f"(SELECT *, posexplode({changes}) AS (pos, c) FROM {source} WHERE octet_length(value) > 0)"
 
 
 def _checked(format: Format, side: Side, payload: str, parsed: str) -> str:
-    """The decoded payload, or an error that says which message can't be read; `raw` can read all."""
+    """The decoded payload, or an error that names the message; `raw` can decode every message."""
     if format.name == "raw":
         return format.decode(side, payload)
-    return f"coalesce({format.restore(side.lenient(), payload, parsed)}, {_refuse(format, side, payload)})"
+    return f"coalesce({format.restore(side.lenient(), payload, parsed)}, {_raise_error(format, side, payload)})"
 
 
-def _refuse(format: Format, side: Side, payload: str, hint: str = "") -> str:
+def _raise_error(format: Format, side: Side, payload: str, hint: str = "") -> str:
     where = "'Topic ', topic, ', partition ', partition, ', offset ', offset"
     what = quote_literal(f": the {side.role} is not {format.name} with the columns of this model{hint}: ")
     return f"raise_error(concat({where}, {what}, left(CAST({payload} AS STRING), 200)))"
 
 
 def readable(layout: Records, images: bool) -> str:
-    """Condition over the raw records: a message can be read; one without a value can."""
+    """A condition over the raw records: the message can be decoded, or has no value.
+
+    Args:
+        images: see `ChangelogFormat.changes`.
+    """
     if isinstance(layout.value_format, ChangelogFormat):
         decoded = layout.value_format.changes(layout.value, VALUE, images)
         return f"coalesce(octet_length(value), 0) = 0 OR {decoded} IS NOT NULL"
@@ -92,7 +98,8 @@ def readable(layout: Records, images: bool) -> str:
     return " AND ".join(tests)
 
 
-def _filled(layout: Records) -> str:
+def _has_value(layout: Records) -> str:
+    """A condition over the raw records: the message has a row. A comment of csv has none; for `raw` null is a value."""
     if layout.value_format.name == "raw":
         return "true"
     comments = " AND NOT startswith(value, X'23')" if layout.value.options.get("allow_comments") else ""

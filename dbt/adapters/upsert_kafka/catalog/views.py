@@ -1,44 +1,38 @@
-"""What `ref()`, `dbt test` and `dbt docs` read: the catalog table of a topic's raw records and the view that is the table.
+"""What `ref()`, `dbt test` and `dbt docs` read: the table of a topic's raw records and the view over it.
 
-Both read the real topic, in this process and in any later one. Leaves to `records` how bytes become columns.
+Both read the topic itself, in this process and in any later one. A table that has the name of a helper table without our mark is
+never dropped or replaced. Leaves to `formats.records` how bytes become columns and to
+`properties` what a run records about the topic.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
-import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
-from dbt.adapters.upsert_kafka.records import Records
+from dbt.adapters.upsert_kafka.catalog import name, properties
+from dbt.adapters.upsert_kafka.errors import GuardError
+from dbt.adapters.upsert_kafka.formats.records import Records
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS, first_line
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
 
-OURS = "upsert_kafka."
-FINGERPRINT, KEY_LAYOUT, PUBLISHED = f"{OURS}fingerprint", f"{OURS}key_layout", f"{OURS}published"
-TOPIC, SERVERS, PROJECT = f"{OURS}topic", f"{OURS}bootstrap_servers", f"{OURS}project"
-# Topics that runs of the project made for this relation, former ones included: what an orphan is known by.
-MADE = f"{OURS}made"
-# When a run wrote last, and where the topic's partitions ended then.
-PUBLICATION = f"{OURS}publication"
+DERBY_TEXT_LIMIT = 32_700
+"""Characters of a view's text that a Derby metastore stores."""
 
-MOST_IN_DERBY = 32_700
-
-# Inside a partition the offset decides which record is the last; between partitions only others' writes need deciding.
-# Spark leaves out what a query over it does not use.
-LAST_PER_KEY = """(
+# Inside a partition the offset decides which record is the last. A key is in several partitions only if another writer put it
+# there or partitions were added; then `age` decides. Spark removes the columns that a query over it does not use.
+_LAST_PER_KEY = """(
   SELECT * FROM (
     SELECT key, max_by(value, age) AS value, max_by(topic, age) AS topic, max_by(partition, age) AS partition,
-      max_by(offset, age) AS offset, max(timestamp) AS timestamp, max_by(headers, age) AS headers
+      max_by(offset, age) AS offset, max_by(timestamp, age) AS timestamp, max_by(headers, age) AS headers
     FROM (
-      SELECT *, struct(timestamp, topic, partition) AS age FROM (
+      SELECT *, struct({age}, topic, partition) AS age FROM (
         SELECT key, topic, partition, max_by(value, offset) AS value, max(offset) AS offset,
           max_by(timestamp, offset) AS timestamp, max_by(headers, offset) AS headers
         FROM {table} WHERE key IS NOT NULL GROUP BY key, topic, partition
@@ -50,120 +44,92 @@ LAST_PER_KEY = """(
 
 @dataclass(frozen=True)
 class Comments:
-    """Descriptions that the catalog keeps, as the model's persist_docs asks."""
+    """The descriptions that the model's persist_docs writes to the catalog."""
 
     relation: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Ownership:
-    """Whose topic it is."""
+class TopicView:
+    """The table `<alias>__topic` and the view `<alias>` over it."""
 
-    project: str = ""
-    servers: str | None = None
-    """The model's own cluster, None for the profile's."""
-    made: bool = False
-    """Whether this run made the topic."""
+    relation: UpsertKafkaRelation
+    """The view."""
+    existing: UpsertKafkaRelation | None
+    """The relation that has the view's name now. A table is dropped: this is dbt's switch of a model from table to topic."""
+    reader: Mapping[str, str]
+    """Options of Spark's Kafka source, see `whole_topic`."""
+    query: str
+    """The view's SELECT over `<alias>__topic`."""
+    comments: Comments = field(default_factory=Comments)
 
 
-def expose(
-    spark: SparkSession,
-    relation: UpsertKafkaRelation,
-    existing: UpsertKafkaRelation | None,
-    topic: str,
-    kafka: KafkaSettings,
-    records: Records,
-    published: bool,
-    query: str,
-    comments: Comments | None = None,
-    owner: Ownership | None = None,
-    end: Mapping[int, int] | None = None,
-    keys: int | None = None,
-    before: Mapping[str, str] | None = None,
-) -> str | None:
-    """Show all that the topic holds as `query` says.
-
-    Args:
-        before: the relation's `state`, if somebody has asked already.
-        published: whether a run has published; --empty makes a view too.
-        end: where each partition ends after what this run wrote, None if it wrote nothing.
-        keys: how many live keys that leaves, if known.
+def prepare(spark: SparkSession, model: str, relation: UpsertKafkaRelation) -> dict[str, str]:
+    """Check that `create` may create or replace `<alias>__topic`, before anything is written. Creates the table's schema.
 
     Returns:
-        The topic that the relation showed before, if that was another one.
+        What the last run recorded in the table's properties; empty before the first run.
     """
-    owner = owner or Ownership()
-    before = state(spark, relation) if before is None else before
-    was_published = existing is not None and existing.is_view and before.get(PUBLISHED) == "True"
-    made = {*json.loads(before.get(MADE, "[]")), *([topic] if owner.made else [])}
-    facts = {
-        KEY_LAYOUT: records.key_layout(),
-        PUBLISHED: str(published or was_published),
-        TOPIC: topic,
-        PROJECT: owner.project,
-        **({SERVERS: owner.servers} if owner.servers else {}),
-        **({MADE: json.dumps(sorted(made))} if made else {}),
-        **({PUBLICATION: before[PUBLICATION]} if PUBLICATION in before and before.get(TOPIC) == topic else {}),
-    }
-    create(spark, relation, existing, before, whole_topic(topic, kafka), query, facts, comments)
-    if end is not None:
-        remember(spark, relation.topic_table, {PUBLICATION: json.dumps({"at": time_text(time.time()), "end": end, "keys": keys})})
-    return before[TOPIC] if before.get(TOPIC, topic) != topic else None
+    table = relation.topic_table
+    before = properties.find(spark, table)
+    if before is None:
+        _create_schema(spark, model, str(table.schema))
+        return {}
+    if properties.MARK not in before:
+        raise GuardError(
+            f"model {model}: {table} exists and was not created by dbt-upsert-kafka, which needs this name for the raw records "
+            "of the topic. Rename or drop that table. Nothing was written."
+        )
+    return before
 
 
-def length_problem(spark: SparkSession, query: str) -> str | None:
-    """Why the catalog can't keep a view; better said before anything is written than after."""
-    catalog = spark.conf.get("spark.hadoop.javax.jdo.option.ConnectionURL", "") or ""
-    if not catalog.startswith("jdbc:derby") or len(query) <= MOST_IN_DERBY:
-        return None
-    return (
-        f"the query of its view has {len(query)} characters, and the project's own catalog keeps {MOST_IN_DERBY}: select fewer "
-        "columns or put some of them into a struct, or point spark.hadoop.hive.metastore.uris in your profile to a metastore"
-    )
+def _create_schema(spark: SparkSession, model: str, schema: str) -> None:
+    try:
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {quote_identifier(schema)}")
+    except SPARK_ERRORS as error:
+        # Some catalogs refuse the statement to users without the right to create schemas, also if the schema exists.
+        if not spark.catalog.databaseExists(schema):
+            raise GuardError(
+                f"model {model}: the schema {schema}, which is needed for the raw records of the topic, can't be created. Create "
+                f"this schema, or grant the right to create schemas. Nothing was written. Spark reports: {first_line(error)}"
+            ) from error
 
 
-def last_per_key(relation: UpsertKafkaRelation, records: Records, skips: bool) -> str:
-    """The topic as the table that it is: the last record of each key, decoded; see `Records.decode`."""
-    return records.decode(LAST_PER_KEY.format(table=name(relation.topic_table)), skips)
-
-
-def create(
-    spark: SparkSession,
-    relation: UpsertKafkaRelation,
-    existing: UpsertKafkaRelation | None,
-    before: Mapping[str, str],
-    reader: Mapping[str, str],
-    query: str,
-    facts: Mapping[str, str] | None = None,
-    comments: Comments | None = None,
-) -> None:
-    """Create `<alias>__topic` and the view `<alias>`; what is there already and the same is left alone.
+def create(spark: SparkSession, view: TopicView, before: Mapping[str, str], facts: Mapping[str, str] | None = None) -> None:
+    """Create table and view, unless they exist with the same definition and the same facts.
 
     Args:
-        existing: what has the relation's name now; a table makes way for the view.
-        before: the relation's `state`.
-        reader: options of Spark's Kafka source.
-        query: the view's, over `<alias>__topic`.
-        facts: what the next run must know of this one, by the names of table properties.
-        comments: of the view.
+        before: the table's properties now, see `prepare`.
+        facts: the table's new properties.
     """
-    comments = comments or Comments()
-    table, view = name(relation.topic_table), name(relation)
-    options = ", ".join(f"{quote_literal(option)} {quote_literal(value)}" for option, value in sorted(reader.items()))
-    table_sql = f"CREATE TABLE {table} USING kafka OPTIONS ({options})"
-    meant = table_sql + f"{view} {comments.relation} {sorted(comments.columns.items())} {query}"
-    properties = {FINGERPRINT: hashlib.sha256(meant.encode()).hexdigest(), **(facts or {})}
-    if existing is not None and existing.is_view and properties.items() <= before.items():
+    table_name, view_name, comments = name(view.relation.topic_table), name(view.relation), view.comments
+    options = ", ".join(f"{quote_literal(option)} {quote_literal(value)}" for option, value in sorted(view.reader.items()))
+    create_table = f"CREATE TABLE {table_name} USING kafka OPTIONS ({options})"
+    definition = create_table + f"{view_name} {comments.relation} {sorted(comments.columns.items())} {view.query}"
+    fingerprint = {properties.FINGERPRINT: hashlib.sha256(definition.encode()).hexdigest()}
+    wanted = {**properties.mark(view.relation), **fingerprint, **(facts or {})}
+    if view.existing is not None and view.existing.is_view and wanted.items() <= before.items():
         return
-    if existing is not None and not existing.is_view:
-        spark.sql(f"DROP TABLE IF EXISTS {view}")
-    spark.sql(f"DROP TABLE IF EXISTS {table}")
-    spark.sql(f"{table_sql} TBLPROPERTIES ({_listed(properties)})")
-    spark.sql(f"CREATE OR REPLACE VIEW {view}{_documented(spark, query, comments)} AS {query}")
+    if view.existing is not None and not view.existing.is_view:
+        spark.sql(f"DROP TABLE IF EXISTS {view_name}")
+    if properties.MARK in before:
+        spark.sql(f"DROP TABLE IF EXISTS {table_name}")
+    spark.sql(f"{create_table} TBLPROPERTIES ({properties.listed(wanted)})")
+    spark.sql(f"CREATE OR REPLACE VIEW {view_name}{_comment_clauses(spark, view.query, comments)} AS {view.query}")
+    if view.existing is not None and view.existing.is_view and properties.MARK not in before:
+        _drop_former_helper_tables(spark, view.relation)
 
 
-def _documented(spark: SparkSession, query: str, comments: Comments) -> str:
+def _drop_former_helper_tables(spark: SparkSession, relation: UpsertKafkaRelation) -> None:
+    """Drop the helper tables that an earlier version created in the user's schema. They have properties of ours, but no mark."""
+    for table in relation.former_helper_tables:
+        found = properties.read(spark, table)
+        if found and properties.MARK not in found:
+            spark.sql(f"DROP TABLE IF EXISTS {name(table)}")
+
+
+def _comment_clauses(spark: SparkSession, query: str, comments: Comments) -> str:
     of_columns = ""
     if comments.columns:
         by_name = {column.lower(): text for column, text in comments.columns.items()}
@@ -173,44 +139,39 @@ def _documented(spark: SparkSession, query: str, comments: Comments) -> str:
     return of_columns + (f" COMMENT {quote_literal(comments.relation)}" if comments.relation else "")
 
 
+def length_problem(spark: SparkSession, query: str) -> str | None:
+    """Why the catalog can't store a view with this query, or None. Checked before the first write to the topic."""
+    catalog = spark.conf.get("spark.hadoop.javax.jdo.option.ConnectionURL", "") or ""
+    if not catalog.startswith("jdbc:derby") or len(query) <= DERBY_TEXT_LIMIT:
+        return None
+    return (
+        f"the query of its view has {len(query)} characters, the project's own catalog stores at most {DERBY_TEXT_LIMIT}. "
+        "Select fewer columns, put some of them into a struct, or set spark.hadoop.hive.metastore.uris in your profile to use "
+        "a metastore."
+    )
+
+
+def last_per_key(relation: UpsertKafkaRelation, records: Records, skips: bool) -> str:
+    """The view's query for a keyed topic: the last record of each key, decoded; see `Records.decode`."""
+    return records.decode(last_records(name(relation.topic_table), values_first=True), skips)
+
+
+def last_records(table: str, values_first: bool) -> str:
+    """A subquery over the raw records `table`: the last record of each key, without tombstones.
+
+    Args:
+        values_first: in the topic of a model, a value counts before a tombstone in another partition, as in `publish.scan`.
+            In the topic of another writer the later of the two counts.
+    """
+    age = "value IS NOT NULL, timestamp" if values_first else "timestamp, value IS NOT NULL"
+    return _LAST_PER_KEY.format(table=table, age=age)
+
+
 def whole_topic(topic: str, kafka: KafkaSettings) -> dict[str, str]:
-    """Reader options for all that the topic holds whenever it is read."""
-    return {**kafka.catalog(), "subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true"}
-
-
-def remember(spark: SparkSession, table: UpsertKafkaRelation, facts: Mapping[str, str]) -> None:
-    """Change what a table's properties keep for us."""
-    spark.sql(f"ALTER TABLE {name(table)} SET TBLPROPERTIES ({_listed(facts)})")
-
-
-def _listed(properties: Mapping[str, str]) -> str:
-    # As hexadecimal digits, because Spark hides the value of a property that holds words such as url or token.
-    return ", ".join(f"{quote_literal(key)} = '{value.encode().hex()}'" for key, value in properties.items())
-
-
-def time_text(seconds: float) -> str:
-    """A moment as people read it, in UTC."""
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def state(spark: SparkSession, relation: UpsertKafkaRelation) -> dict[str, str]:
-    """What the last run left in the catalog about itself; nothing before the first one."""
-    return facts_of(spark, relation.topic_table)
-
-
-def facts_of(spark: SparkSession, table: UpsertKafkaRelation) -> dict[str, str]:
-    """What a table's properties keep for us; nothing of a table that is not there."""
-    try:
-        properties = spark.sql(f"SHOW TBLPROPERTIES {name(table)}").collect()
-    except AnalysisException:
-        return {}
-    return {row["key"]: bytes.fromhex(row["value"]).decode() for row in properties if row["key"].startswith(OURS)}
+    """Reader options for all committed records that a sink's topic has when it is read."""
+    return {**kafka.committed().catalog(), "subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true"}
 
 
 def columns(spark: SparkSession, relation: UpsertKafkaRelation) -> StructType:
-    """The columns that the view exposes now."""
+    """The columns of the view as it is now."""
     return spark.table(name(relation)).schema
-
-
-def name(relation: UpsertKafkaRelation) -> str:
-    return f"{quote_identifier(str(relation.schema))}.{quote_identifier(str(relation.identifier))}"

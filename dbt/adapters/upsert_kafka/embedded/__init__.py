@@ -1,14 +1,15 @@
-"""The project's own broker: a real Apache Kafka, there as long as a process of this project needs it.
+"""The embedded broker: a real Apache Kafka that runs while a process of the project uses it.
 
-`ensure_running` gives its address to any number of threads and processes; the last one to end, however it ends, takes the broker
-with it. Topics stay in `<project>/.upsert_kafka/broker` for the next command. What is sent to it is everybody else's business.
+`ensure_running` starts it or finds it, from any number of threads and processes. The broker stops when the last of them has
+ended, even if it was killed. Its topics stay in `<project>/.upsert_kafka/broker`. Leaves to `node` how a server is configured and
+started.
 
-Locks of the kernel, which no kill can leave behind, say who is there:
+Liveness is tracked with flock, not with pid files, so a killed process leaves no stale state:
 
     users.lock       shared, by every process that uses the broker; the supervisor stops the broker when it gets it exclusively
     supervisor.lock  exclusive, by the supervisor
-    broker.json      exclusive, by supervisor and broker: locked means running, and the content is the address
-    start.lock       exclusive, by whoever finds out whether there is a broker and starts one if not
+    broker.json      exclusive, by supervisor and broker: locked means running; the content is the address
+    start.lock       exclusive, by the process that looks for a running broker and starts one if there is none
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import IO
 from dbt.adapters.events.logging import AdapterLogger
 
 from dbt.adapters.upsert_kafka.embedded.node import (
+    PORT_TAKEN,
     Node,
     answers,
     end,
@@ -46,13 +48,13 @@ _logger = AdapterLogger("upsert_kafka")
 
 @dataclass
 class _Use:
-    """This process's share in one project's broker."""
+    """This process's use of one project's broker."""
 
     folder: Path
     lock: IO[str]
     bootstrap_servers: str
     process: subprocess.Popen[bytes] | None
-    """The supervisor, if this process started it: a child that must be waited for."""
+    """The supervisor, if this process started it: a child process that must be waited for."""
 
 
 _uses: dict[Path, _Use] = {}
@@ -60,15 +62,18 @@ _mutex = threading.RLock()
 
 
 def broker_folder(project_dir: Path) -> Path:
-    """Where a project's broker keeps everything that it has."""
+    """The folder with a project's broker: data, configuration, log and locks."""
     return Path(project_dir).resolve() / ".upsert_kafka" / "broker"
 
 
 def ensure_running(project_dir: Path) -> str:
-    """Bootstrap servers of the project's broker, which runs when this returns and until `stop` or the end of the process.
+    """Start the project's broker if it is not running; it runs until `stop` or the end of the process.
+
+    Returns:
+        Its bootstrap servers.
 
     Raises:
-        UpsertKafkaError: no Java, no jars, or no start; the message says which and what to do.
+        UpsertKafkaError: Java or the jars are missing, or the broker did not start.
     """
     folder = broker_folder(project_dir)
     with _mutex:
@@ -76,7 +81,7 @@ def ensure_running(project_dir: Path) -> str:
         if use and _locked(folder / "broker.json"):
             return use.bootstrap_servers
         if use:
-            _logger.warning(f"The embedded Kafka broker of {folder} ended unexpectedly; starting it again")
+            _logger.warning(f"The embedded Kafka broker of {folder} ended unexpectedly; it is started again")
             _release(use)
         try:
             _uses[folder] = _share(folder)
@@ -87,20 +92,20 @@ def ensure_running(project_dir: Path) -> str:
 
 
 def is_running(project_dir: Path) -> bool:
-    """Whether the project's broker is up, whoever started it."""
+    """Whether the project's broker is running, whichever process started it."""
     return _locked(broker_folder(project_dir) / "broker.json")
 
 
 def stop(project_dir: Path | None = None) -> bool:
-    """Give up this process's share in the broker (of all projects if None) and wait for its end if nobody else uses it.
+    """End this process's use of a project's broker (of all projects if None), and wait until it stopped if no process uses it.
 
     Returns:
-        Whether a broker goes on because another process uses it.
+        Whether a broker is still running because another process uses it.
     """
     with _mutex:
         uses = [use for folder, use in _uses.items() if project_dir is None or folder == broker_folder(project_dir)]
-        go_on = [_release(use) for use in uses]
-    return any(go_on)
+        still_running = [_release(use) for use in uses]
+    return any(still_running)
 
 
 atexit.register(stop)
@@ -110,7 +115,7 @@ def _share(folder: Path) -> _Use:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.parent.chmod(0o700)
     (folder.parent / ".gitignore").write_text("*\n")
-    # The lock is held until this process lets go or ends; waiting here is waiting for a broker that is just being stopped.
+    # Locked until `_release` or the end of this process. Waits while the supervisor is stopping the broker.
     lock = open(folder / "users.lock", "a")  # noqa: SIM115
     try:
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -125,7 +130,7 @@ def _share(folder: Path) -> _Use:
 
 
 def _running(folder: Path) -> str | None:
-    """Address of the broker that runs there; one that can't be used is ended."""
+    """The address of the running broker; None if there is none. A broker that does not answer is killed."""
     state_file = folder / "broker.json"
     if not _locked(state_file):
         return None
@@ -136,15 +141,15 @@ def _running(folder: Path) -> str | None:
             return address
         end(int(state["supervisor"]))
     if state and "broker" in state:
-        # Locked, so that number still is the broker's; without a supervisor nobody would ever stop it.
+        # The file is locked, so the pid is still the broker's. Without a supervisor nothing would ever stop it.
         end(int(state["broker"]))
     else:
-        # Its supervisor stops the broker when the file is gone.
+        # The supervisor stops the broker when the file is deleted.
         state_file.unlink(missing_ok=True)
     deadline = time.monotonic() + STOP_SECONDS
     while _locked(state_file):
         if time.monotonic() > deadline:
-            raise EmbeddedBrokerError(f"A Kafka broker that uses {folder} neither answers nor ends: stop its process")
+            raise EmbeddedBrokerError(f"A Kafka broker that uses {folder} neither answers nor ends. Stop its process.")
         time.sleep(0.1)
     return None
 
@@ -163,8 +168,8 @@ def _start(folder: Path, lock: IO[str]) -> _Use:
             node.wait_until_ready(process)
             return _Use(folder, lock, node.bootstrap_servers, process)
         except EmbeddedBrokerError:
-            # Somebody may have taken the port between our look and the broker's.
-            if attempt + 1 == PORT_ATTEMPTS or "port is taken" not in node.reason():
+            # Another program may have taken the port after `free_ports`.
+            if attempt + 1 == PORT_ATTEMPTS or node.reason() != PORT_TAKEN:
                 raise
         finally:
             if process.poll() is not None:
@@ -173,7 +178,7 @@ def _start(folder: Path, lock: IO[str]) -> _Use:
 
 
 def _release(use: _Use) -> bool:
-    """Whether the broker goes on, for others."""
+    """End a use of the broker; returns whether the broker is still running for another process."""
     _uses.pop(use.folder, None)
     use.lock.close()
     state_file, users_lock = use.folder / "broker.json", use.folder / "users.lock"
@@ -181,7 +186,7 @@ def _release(use: _Use) -> bool:
     shared = False
     while _locked(state_file) and time.monotonic() < deadline:
         before, shared = shared, _locked(users_lock) and not _locked(users_lock, fcntl.LOCK_SH)
-        # Seen twice: the supervisor, which holds the lock alone while it stops the broker, may end between two looks at it.
+        # Checked twice: the supervisor locks the file exclusively while it stops the broker, and may end between the two calls.
         if before and shared:
             return True
         time.sleep(0.05)
@@ -191,7 +196,7 @@ def _release(use: _Use) -> bool:
 
 
 def _locked(path: Path, mode: int = fcntl.LOCK_EX) -> bool:
-    """Whether somebody else's lock on the file excludes ours."""
+    """Whether a lock of another process or descriptor conflicts with this mode."""
     try:
         with open(path) as f:
             fcntl.flock(f, mode | fcntl.LOCK_NB)

@@ -1,6 +1,6 @@
-"""One Apache Kafka server process (KRaft): its properties, its storage, its start and the reason when there is none.
+"""One Apache Kafka server (KRaft): its properties, its storage, its process, and why it did not start.
 
-Knows nothing of dbt projects and of who shares the broker; that is `project`. Tests build their clusters from it.
+Leaves to `embedded` which processes share a broker. Tests build clusters from it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from dbt.adapters.upsert_kafka.java import fetch_jars
 KAFKA_VERSION = "4.1.1"
 JARS_VARIABLE = "UPSERT_KAFKA_BROKER_JARS"
 START_SECONDS = 120
-# With less than this even the log that would tell the reason can't be written.
+# With less free space the broker can't write the log that contains the reason.
 FULL_DISK_BYTES = 1024 * 1024
 LOOPBACK = "127.0.0.1"
 
-# Small and quick to start rather than fast after an hour.
+# Chosen for a small and quick start, not for throughput.
 JVM_FLAGS = (
     "-Xmx512m",
     "-XX:+UseSerialGC",
@@ -61,10 +61,11 @@ SINGLE_NODE = {
     "transaction.state.log.replication.factor": "1",
 }
 
-# What broker.log says, and what that means to somebody who only ran dbt.
+PORT_TAKEN = "its port is used by another program"
+# Patterns in broker.log and what they mean. A broker reports why it did not start in its log only.
 REASONS = {
-    "No space left on device": "no space is left on the device that holds {folder}",
-    "Address already in use|BindException": "its port is taken by another program",
+    "No space left on device": "no space is left on the device with {folder}",
+    "Address already in use|BindException": PORT_TAKEN,
     "Failed to acquire lock on file": "another Kafka process uses {folder}; stop it first",
     "AccessDeniedException|Permission denied": "{folder} is not writable",
     "OutOfMemoryError|insufficient memory": "there is not enough memory",
@@ -76,26 +77,26 @@ REASONS = {
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """Folder with a broker's jars: the one that the environment names (for machines without a registry), or the cache's."""
+    """The folder with Kafka's jars: the one that the environment variable names, or the downloaded ones in the cache."""
     given = os.environ.get(JARS_VARIABLE)
     if given and version == KAFKA_VERSION:
         if not list(Path(given).glob("kafka_*.jar")):
-            remedy = f"point it at the `libs` folder of a Kafka {version}"
-            raise EmbeddedBrokerError(f"{JARS_VARIABLE}='{given}' holds no kafka_*.jar: {remedy}")
+            remedy = f"Set it to the `libs` folder of Kafka {version}."
+            raise EmbeddedBrokerError(f"{JARS_VARIABLE}='{given}' contains no kafka_*.jar. {remedy}")
         return Path(given)
-    # Kafka brings no logging backend, and without one the reason why a broker did not start would be lost.
+    # Kafka's artifact has no logging backend, and without one the broker would not log why it did not start.
     return fetch_jars("kafka", [f"org.apache.kafka:kafka_2.13:{version}", "org.slf4j:slf4j-simple:1.7.36"])[0].parent
 
 
 def new_cluster_id() -> str:
-    """A Kafka UUID: 22 characters, and never a dash in front, which command lines take for an option."""
+    """A Kafka UUID: 22 characters, the first of which is not a dash, because a command line would read it as an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
 
 
 def free_ports(count: int, preferred: Iterable[int] = ()) -> list[int]:
-    """Loopback ports that nobody listens on now; the preferred ones first, so that an address lasts over restarts."""
+    """Unused loopback ports. Preferred ports come first, so that a restarted broker keeps its address."""
     sockets: list[socket.socket] = []
     try:
         for port in [*preferred, *[0] * count]:
@@ -116,7 +117,7 @@ def free_ports(count: int, preferred: Iterable[int] = ()) -> list[int]:
 
 @dataclass(frozen=True)
 class Node:
-    """One server of a cluster; broker and controller in one process."""
+    """One server of a cluster: broker and controller in one process."""
 
     folder: Path
     jars: Path
@@ -129,7 +130,7 @@ class Node:
     properties: Mapping[str, str] = field(default_factory=dict)
     jvm_flags: tuple[str, ...] = ()
     listeners: Mapping[str, int] = field(default_factory=dict)
-    """Further ports, by their security protocol."""
+    """Additional ports by security protocol."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -152,7 +153,7 @@ class Node:
         return self.folder / "supervisor.lock"
 
     def server_properties(self) -> dict[str, str]:
-        """What the server is started with; paths are relative to its folder, so that no name of a folder needs escaping."""
+        """The contents of server.properties. Paths are relative to the node's folder, so that its name needs no escaping."""
         ports = {"PLAINTEXT": self.port, **self.listeners}
         addresses = ",".join(f"{protocol}://{LOOPBACK}:{port}" for protocol, port in ports.items())
         return {
@@ -169,17 +170,17 @@ class Node:
         }
 
     def command(self, main: str, *arguments: str) -> list[str]:
-        """Command line of one of Kafka's main classes, to be run in the node's folder."""
-        # The JVM expands the asterisk itself: 46 paths would make `ps` unreadable.
+        """The command line of one of Kafka's main classes; its working directory must be the node's folder."""
+        # The JVM expands the asterisk. A list of 46 paths would make the output of `ps` unreadable.
         return [self.java, *JVM_FLAGS, *self.jvm_flags, "-cp", str(self.jars / "*"), main, *arguments]
 
     def prepare(self) -> None:
-        """Write the properties and format the storage if that was never done to its end."""
+        """Write server.properties, and format the storage if it is not formatted yet."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.folder / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in self.server_properties().items()))
         if formatted_as(self.folder):
             return
-        # A format that died half-way left nothing worth keeping: no broker ever ran on it.
+        # Formatting was interrupted, so no broker ever wrote data here.
         shutil.rmtree(self.folder / "data", ignore_errors=True)
         done = subprocess.run(
             self.command("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", "server.properties"),
@@ -191,9 +192,9 @@ class Node:
         (self.folder / "formatted").write_text(self.cluster_id)
 
     def launch(self) -> subprocess.Popen[bytes]:
-        """Start the server under its supervisor; it stops when nobody holds a shared lock on `users_lock` any more.
+        """Start the server under its supervisor, which stops it when no process has a shared lock on `users_lock`.
 
-        The caller holds such a lock, and goes on to `wait_until_ready`.
+        The caller must have such a lock, and calls `wait_until_ready` next.
         """
         self.log.unlink(missing_ok=True)
         self.users_lock.touch()
@@ -204,7 +205,7 @@ class Node:
             broker = self.command("kafka.Kafka", "server.properties")
             return subprocess.Popen(
                 [sys.executable, "-I", supervisor.__file__, *files, json.dumps(state), *broker],
-                # A session of its own: Ctrl-C on dbt must not take the broker from other users.
+                # In its own session: Ctrl-C in dbt must not stop a broker that other processes use.
                 cwd=self.folder, stdin=alive, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
@@ -212,7 +213,7 @@ class Node:
         """Return when the server answers.
 
         Raises:
-            EmbeddedBrokerError: it ended, or did not answer in time.
+            EmbeddedBrokerError: the server ended, or did not answer in time.
         """
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
@@ -224,7 +225,7 @@ class Node:
         raise EmbeddedBrokerError(f"The embedded Kafka broker did not answer within {START_SECONDS} s. Its log: {self.log}")
 
     def reason(self) -> str:
-        """Why the server ended, from what it logged."""
+        """Why the server ended, from its log."""
         if shutil.disk_usage(self.folder).free < FULL_DISK_BYTES:
             return REASONS["No space left on device"].format(folder=self.folder)
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
@@ -233,13 +234,13 @@ class Node:
                 return meaning.format(folder=self.folder, jars=self.jars)
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("\t", "SLF4J"))]
         errors = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error", line)]
-        return (errors or lines or ["it said nothing"])[-1].rstrip(".")
+        return (errors or lines or ["its log is empty"])[-1].rstrip(".")
 
 
 def answers(bootstrap_servers: str, cluster_id: str) -> bool:
-    """Whether a broker of that cluster serves requests at the address."""
+    """Whether a broker of this cluster answers requests at the address."""
     host, port = bootstrap_servers.rsplit(":", 1)
-    # Kafka opens its port last; asking kafka-python any earlier fills the log with refused connections.
+    # Kafka opens its port last. A kafka-python client before that would log refused connections.
     with socket.socket() as s:
         s.settimeout(1)
         if s.connect_ex((host, int(port))) != 0:
@@ -258,13 +259,13 @@ def answers(bootstrap_servers: str, cluster_id: str) -> bool:
 
 
 def formatted_as(folder: Path) -> str | None:
-    """Cluster id that the storage in a node's folder was formatted with; None if that was not done to its end."""
+    """The cluster id with which the storage in a node's folder was formatted; None if formatting did not finish."""
     formatted = folder / "formatted"
     return formatted.read_text().strip() or None if formatted.exists() else None
 
 
 def read_state(path: Path) -> dict[str, int | str] | None:
-    """What a supervisor wrote about its broker; None if that is missing or damaged."""
+    """The state that the supervisor wrote; None if the file is missing or damaged."""
     try:
         state = json.loads(path.read_text())
         return state if {"port", "controller_port", "cluster_id"} <= state.keys() else None
@@ -273,7 +274,7 @@ def read_state(path: Path) -> dict[str, int | str] | None:
 
 
 def end(pid: int, number: int = signal.SIGKILL) -> None:
-    """Send a signal to a process that may be gone already."""
+    """Send a signal to a process, which may have ended already."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

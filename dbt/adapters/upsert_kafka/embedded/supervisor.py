@@ -1,11 +1,11 @@
-"""The process between dbt and its broker: runs the broker as long as anybody holds the users' lock, then stops it.
+"""The broker's parent process: runs the broker while any process has a shared lock on the users' lock file, then stops it.
 
-Locks are the kernel's, so a user that was killed counts as gone and nothing can go stale. A script of the standard library
-alone: it lives as long as the broker and must not carry dbt and Spark in its memory. Run by `node.launch`.
+The operating system releases the locks of a killed process. Uses the standard library only, because it runs as long as the broker
+and must not keep dbt and Spark in memory. `Node.launch` starts it.
 
     supervisor.py STATE_FILE USERS_LOCK SUPERVISOR_LOCK LOG_FILE STATE_JSON COMMAND…
 
-The state file is open and locked by the starter and inherited as file descriptor 0; the broker inherits it too.
+The starting process has opened and locked the state file. Supervisor and broker inherit it as file descriptor 0.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ STOP_SECONDS = 20
 
 
 def main(state_file: str, users_lock: str, supervisor_lock: str, log_file: str, state: str, *command: str) -> int:
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    """Run the broker's command; returns its exit code."""
+    terminated: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: terminated.append(number))
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    mine = os.fstat(0).st_ino
-    with open(log_file, "ab") as log, open(users_lock, "rb") as users, open(supervisor_lock, "ab") as me:
-        fcntl.flock(me, fcntl.LOCK_EX)
+    inode = os.fstat(0).st_ino
+    with open(log_file, "ab") as log, open(users_lock, "rb") as users, open(supervisor_lock, "ab") as supervising:
+        fcntl.flock(supervising, fcntl.LOCK_EX)
         broker = subprocess.Popen(command, stdin=0, stdout=log, stderr=log)
         try:
             _write(state_file, {**json.loads(state), "supervisor": os.getpid(), "broker": broker.pid})
-            while broker.poll() is None and not asked and _inode(state_file) == mine and not _unused(users):
+            while broker.poll() is None and not terminated and _inode(state_file) == inode and not _is_unused(users):
                 time.sleep(POLL_SECONDS)
         finally:
-            # Whatever happened, for example a full disk: no broker without its supervisor.
+            # Also after an error, for example a full disk: a broker must not outlive its supervisor.
             _stop(broker)
         return broker.returncode
 
@@ -51,7 +52,7 @@ def _stop(broker: subprocess.Popen[bytes]) -> None:
 
 
 def _write(path: str, state: dict[str, object]) -> None:
-    """In place: the file's inode carries the lock."""
+    """Overwrite the file in place, because the lock belongs to its inode."""
     with open(path, "r+") as f:
         f.write(json.dumps(state))
         f.truncate()
@@ -64,7 +65,7 @@ def _inode(path: str) -> int | None:
         return None
 
 
-def _unused(users: object) -> bool:
+def _is_unused(users: object) -> bool:
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
     except BlockingIOError:

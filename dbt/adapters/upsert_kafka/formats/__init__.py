@@ -1,8 +1,11 @@
-"""The contract of a format: columns to bytes and back, as Spark SQL expressions that run in the JVM.
+"""The contract of a format: it encodes columns to bytes and decodes them, as Spark SQL expressions that run in the JVM.
 
-A format promises that `decode(encode(row)) == row` for every type that `problems` does not name, and that the bytes are
-those that Flink's upsert-kafka writes. It leaves to `records` which columns belong to the key and the value, and to
-`options` the checking of option values.
+A format promises:
+- `decode(encode(row)) == row` for every column type that `problems` does not report. The docstring of `csv` lists its exceptions;
+- the same bytes that Flink's format of the same name writes;
+- no I/O, except in `prepare` and `prepare_to_read`.
+
+A format does not choose the columns of key and value (see `records`) and does not check option values (see `options`).
 """
 
 from __future__ import annotations
@@ -46,88 +49,90 @@ class Field:
     column: str
     """Name in the SELECT and in the view."""
     name: str
-    """Name in the record: the column's, or the column's with `key_fields_prefix` taken off."""
+    """Name in the record: that of the column, without `key_fields_prefix` in the key."""
     type: DataType
     nullable: bool = True
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a record: what a format must know to write and read it."""
+    """The key or the value of a record: everything that a format needs to encode and decode it."""
 
     role: Role
     topic: str
     fields: tuple[Field, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
-    """This side's format options by their short names (`null_literal`, `timestamp_format_standard`), checked and typed.
+    """The format options of this side by their short names (`null_literal`, `timestamp_format_standard`), checked and typed.
 
-    Every format knows `on_decode_error`: `fail` (default) ends the query with an error that shows the record, `skip` decodes a
-    payload that the format can't read to NULL, which the view leaves out.
+    Every format has the internal option `on_decode_error`. `fail` (default): a payload that can't be decoded fails the query with
+    a message that shows the payload. `skip`: it is decoded to NULL.
     """
 
     def lenient(self) -> Side:
-        """The same side, where a payload that can't be decoded is NULL."""
+        """The same side with `on_decode_error=skip`."""
         return replace(self, options={**self.options, "on_decode_error": "skip"})
 
 
 class Format(ABC):
-    """One format; instances hold no state of a model."""
+    """One format. Instances have no state."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def problems(self, side: Side) -> list[str]:
-        """Say which fields the format can't carry, one sentence each: column, type, format, what to do. No I/O."""
+        """The fields that the format can't encode. One sentence for each: column, type, format and what to do."""
 
     def prepare(self, side: Side, registry: Mapping[str, Any], writes: bool) -> Side:
-        """The side with what only a service knows; comes before `encode` and `decode`. Most formats need none.
+        """Add what an external service provides, such as schema ids. Called before `encode` and `decode`.
 
         Args:
-            registry: the profile's `schema_registry`.
-            writes: whether records will be written. If not, nothing is registered, only checked.
+            registry: `schema_registry` of the profile.
+            writes: whether records will be written. If not, schemas are checked but not registered.
         """
         return side
 
     def prepare_to_read(self, side: Side, registry: Mapping[str, Any]) -> Side:
-        """The side for messages of other writers; comes before `decode`. Nothing is registered or checked."""
+        """The same for messages of other writers, called before `decode`. Nothing is registered or checked."""
         return side
 
     @abstractmethod
     def encode(self, side: Side) -> str:
-        """SQL expression over the fields' columns that gives the side's bytes (BINARY)."""
+        """SQL expression over the columns of the fields that returns the encoded side (BINARY)."""
 
     @abstractmethod
     def decode(self, side: Side, payload: str) -> str:
-        """SQL expression over the BINARY expression `payload` that gives a STRUCT of the fields by their column names.
+        """SQL expression that decodes the BINARY expression `payload` to a STRUCT of the columns.
 
-        NULL for a NULL payload. Whether a payload that can't be decoded fails or gives NULL: `on_decode_error`.
+        Returns NULL for a NULL payload. The option `on_decode_error` applies to a payload that can't be decoded.
         """
 
     def parse(self, side: Side, payload: str) -> str:
-        """The first half of `decode`, for a query that makes it a column of its own: Spark then compiles both halves."""
+        """The first step of `decode`. A query selects it as a column, because Spark generates code for the steps separately."""
         return payload
 
     def restore(self, side: Side, payload: str, parsed: str) -> str:
-        """The second half of `decode`, over the column `parsed` with what `parse` gave."""
+        """The second step of `decode`. `parsed` is the name of the column with the result of `parse`."""
         return self.decode(side, payload)
 
 
 class ParsedFormat(Format):
-    """A format that a function of Spark's parses; what that gave is checked and turned into the columns."""
+    """A format with a parser in Spark, such as `from_json`. Its result is checked and converted to the columns."""
 
     @abstractmethod
     def parse(self, side: Side, payload: str) -> str:
-        """SQL expression of what Spark's function gives for the payload."""
+        """SQL expression that calls Spark's parser."""
 
     @abstractmethod
-    def checked(self, side: Side, payload: str, parsed: str) -> str:
-        """SQL expression of the STRUCT of columns from a column or variable `parsed`; the payload is not NULL."""
+    def to_columns(self, side: Side, payload: str, parsed: str) -> str:
+        """SQL expression that returns the STRUCT of columns. `parsed` is a column or variable; the payload is not NULL."""
 
     def restore(self, side: Side, payload: str, parsed: str) -> str:
-        return f"CASE WHEN {payload} IS NOT NULL THEN {self.checked(side, payload, parsed)} END"
+        return f"CASE WHEN {payload} IS NOT NULL THEN {self.to_columns(side, payload, parsed)} END"
 
     def decode(self, side: Side, payload: str) -> str:
-        return f"CASE WHEN {payload} IS NOT NULL THEN {let('r', self.parse(side, payload), self.checked(side, payload, 'r'))} END"
+        return (
+            f"CASE WHEN {payload} IS NOT NULL THEN {let('r', self.parse(side, payload), self.to_columns(side, payload, 'r'))} END"
+        )
 
 
 _FORMATS = {
@@ -142,14 +147,14 @@ _FORMATS = {
 
 
 def names() -> list[str]:
-    """The formats that a model may name."""
+    """The names of all formats."""
     return list(_FORMATS)
 
 
 def get(name: str) -> Format:
     """The format of this name."""
     if name not in _FORMATS:
-        raise OptionsError(f"format {name!r} is unknown: use one of {', '.join(_FORMATS)}")
+        raise OptionsError(f"format {name!r} is unknown; use one of {', '.join(_FORMATS)}")
     module, cls = _FORMATS[name].split(".")
     instance = getattr(import_module(f"{__name__}.{module}"), cls)()
     assert isinstance(instance, Format)
@@ -174,7 +179,7 @@ _SCALARS = (
 
 
 def contains_type(data_type: DataType, wanted: type[DataType] | tuple[type[DataType], ...]) -> bool:
-    """Whether a value of the type holds a value of one of the `wanted` types, at any depth; keys of maps don't count."""
+    """Whether the type is, or contains at any depth, one of the `wanted` types. Keys of maps are ignored."""
     if isinstance(data_type, ArrayType):
         return contains_type(data_type.elementType, wanted)
     if isinstance(data_type, MapType):
@@ -185,7 +190,11 @@ def contains_type(data_type: DataType, wanted: type[DataType] | tuple[type[DataT
 
 
 def unsupported(format_name: str, side: Side, refusal: Callable[[DataType], str | None]) -> list[str]:
-    """One sentence per field whose type, or a type inside it, no format carries or `refusal` gives a reason against."""
+    """One sentence for each field with an unsupported type, at any depth.
+
+    Args:
+        refusal: returns why the format does not support a type, or None. Types that no format supports are checked here.
+    """
 
     def reason(data_type: DataType) -> str | None:
         if found := refusal(data_type):
@@ -197,7 +206,7 @@ def unsupported(format_name: str, side: Side, refusal: Callable[[DataType], str 
         if isinstance(data_type, StructType):
             return next((found for f in data_type.fields if (found := reason(f.dataType))), None)
         if not isinstance(data_type, _SCALARS):
-            return "cast the column to a type that it can carry (string, for example) in the SELECT"
+            return "cast the column to a supported type (for example string) in the SELECT"
         return None
 
     return [
@@ -210,7 +219,10 @@ def unsupported(format_name: str, side: Side, refusal: Callable[[DataType], str 
 def checked_struct(
     format_name: str, side: Side, payload: str, columns: Mapping[str, str], readable: str, is_text: bool = True
 ) -> str:
-    """A STRUCT of `columns` (name: expression) where the condition `readable` holds, else what `on_decode_error` says."""
+    """SQL expression that returns a STRUCT of `columns` (name: expression) if the condition `readable` is true.
+
+    Otherwise `on_decode_error` decides: the expression fails with the payload in its message, or returns NULL.
+    """
     struct = "named_struct(" + ", ".join(f"{quote_literal(c)}, {e}" for c, e in columns.items()) + ")"
     if side.options.get("on_decode_error", "fail") == "skip":
         return f"CASE WHEN {readable} THEN {struct} END"

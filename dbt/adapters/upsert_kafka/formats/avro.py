@@ -1,12 +1,12 @@
-"""Format `avro`: one binary record, without a header, in the schema that Flink derives from a table's columns.
+"""Format `avro`: one binary record without a header, in the schema that Flink derives from the columns of a table.
 
-Timestamps follow `timestamp_mapping_legacy`, as in Flink:
-- true (default): TIMESTAMP_NTZ is `timestamp-millis`. A row with microseconds is an error that says so, never a shortened value.
-  TIMESTAMP is refused.
-- false: TIMESTAMP_NTZ is `local-timestamp-micros` and TIMESTAMP `timestamp-micros`, with all digits. Flink 2.2 derives the same
-  schema but writes milliseconds into it, which every reader of that schema takes for dates in 1970; we don't follow it there.
+`timestamp_mapping_legacy` decides the mapping of timestamps, as in Flink:
+- true (default): TIMESTAMP_NTZ is `timestamp-millis`. A value with microseconds is an error; values are never truncated.
+  TIMESTAMP is not supported.
+- false: TIMESTAMP_NTZ is `local-timestamp-micros`, TIMESTAMP is `timestamp-micros`. This deviates from Flink 2.2, which derives
+  the same schema but writes milliseconds, so that readers get dates in 1970.
 
-Inside of arrays, maps and structs everything may be null, as in Flink's ARRAY<…>, MAP<…> and ROW<…>.
+Elements of arrays, values of maps and fields of structs are nullable, as in Flink's ARRAY<…>, MAP<…> and ROW<…>.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dbt.adapters.upsert_kafka.formats import Field, ParsedFormat, Side, checked
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, quote_map, type_text
 
 NAMES = ("avro", "avro-confluent")
-"""The formats whose records a schema of this module describes."""
+"""The formats that use the schemas of this module."""
 NAMESPACE, RECORD_NAME = "org.apache.flink.avro.generated", "record"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRIMITIVES: dict[type[DataType], Any] = {
@@ -68,45 +68,45 @@ class Avro(ParsedFormat):
     def parse(self, side: Side, payload: str) -> str:
         return read_body(payload, side, _legacy(side))
 
-    def checked(self, side: Side, payload: str, parsed: str) -> str:
+    def to_columns(self, side: Side, payload: str, parsed: str) -> str:
         return read_columns(self.name, side, payload, parsed)
 
 
 def avro_schema(side: Side) -> str:
-    """The schema (JSON) that describes this side's records, as Flink derives it."""
+    """The schema (JSON) of this side's records, as Flink derives it."""
     return _json(_Schema(_legacy(side)).record(side))
 
 
 def _json(schema: Any) -> str:
-    # As Avro for Java prints it, so that a registry without a sense for equal schemas finds the one that Flink registered.
+    # The same text as Avro for Java prints. A registry that compares texts then finds the schema that Flink registered.
     return json.dumps(schema, separators=(",", ":"))
 
 
 def problems(format_name: str, side: Side, legacy: bool) -> list[str]:
-    """What avro can't carry, for both avro formats."""
+    """The fields that Avro can't encode, for both Avro formats."""
 
     def refusal(data_type: DataType) -> str | None:
         if isinstance(data_type, MapType) and not isinstance(data_type.keyType, StringType):
-            return "a map in Avro has string keys: turn them into strings (transform_keys), or use an array of structs"
+            return "Avro maps have string keys; convert the keys to strings (transform_keys), or use an array of structs"
         if isinstance(data_type, TimestampType) and legacy:
             return _no_timestamp(format_name)
         if isinstance(data_type, StructType):
             names = [f.name for f in data_type.fields if not _NAME.fullmatch(f.name)]
-            return f"Avro has no name {names[0]!r}: use letters, digits and underscores" if names else None
+            return f"{names[0]!r} is not an Avro name; use letters, digits and underscores" if names else None
         return None
 
     found = unsupported(format_name, side, refusal)
     for f in side.fields:
         if not _NAME.fullmatch(f.name):
             found.append(
-                f"column {f.column!r} can't be written in the {side.role} as {format_name}: Avro has no name {f.name!r}; "
-                "give it an alias of letters, digits and underscores"
+                f"column {f.column!r} can't be written in the {side.role} as {format_name}: {f.name!r} is not an Avro name; "
+                "use an alias of letters, digits and underscores"
             )
     records = [name for f in side.fields for name in _record_names(f.name, f.type)]
     for name in sorted({name for name in records if records.count(name) > 1}):
         found.append(
-            f"two structs of the {side.role} would both be named '{RECORD_NAME}_{name}' in {format_name}, "
-            "which is made of the names of the column and the fields: give one of them an alias"
+            f"two structs of the {side.role} would both be named '{RECORD_NAME}_{name}' in {format_name}; "
+            "the name consists of the names of the column and the fields, rename one of them"
         )
     return found
 
@@ -131,11 +131,11 @@ def _legacy(side: Side) -> bool:
 
 
 class _Schema:
-    """Schemas as Flink names and nests them, for one mapping of timestamps."""
+    """Derives schemas with Flink's names and nesting, for one mapping of timestamps."""
 
     def __init__(self, legacy: bool, for_spark: bool = False) -> None:
         self.legacy = legacy
-        # The logical type is not in the bytes; Spark takes a TIMESTAMP_NTZ only as a local timestamp.
+        # Spark writes a TIMESTAMP_NTZ only as a local timestamp. The bytes are the same: they don't contain the logical type.
         self.ntz = ("local-timestamp-millis" if for_spark else "timestamp-millis") if legacy else "local-timestamp-micros"
 
     def record(self, side: Side) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class _Schema:
 
 
 def write_body(format_name: str, side: Side, legacy: bool) -> str:
-    """SQL expression of the record's bytes; NULL if a field that can't be null is."""
+    """SQL expression that encodes the record. Returns NULL if a field that is not nullable is NULL."""
     schema = _json(_Schema(legacy, for_spark=True).record(side))
     members = ", ".join(f"{quote_literal(f.name)}, {_value(format_name, side, f, legacy)}" for f in side.fields)
     record = f"to_avro(named_struct({members}), {quote_literal(schema)})"
@@ -185,8 +185,8 @@ def _value(format_name: str, side: Side, field: Field, legacy: bool) -> str:
         return expression
     otherwise = ", or set avro_timestamp_mapping_legacy=false" if format_name == "avro" else ""
     message = quote_literal(
-        f"Topic {side.topic}: column {field.column!r} has microseconds, which timestamp-millis can't hold: "
-        f"shorten it in the SELECT (date_trunc){otherwise}: "
+        f"Topic {side.topic}: column {field.column!r} has microseconds, but timestamp-millis stores milliseconds. "
+        f"Truncate it in the SELECT (date_trunc){otherwise}: "
     )
 
     def checked(x: str, t: DataType) -> str:
@@ -199,7 +199,7 @@ def _value(format_name: str, side: Side, field: Field, legacy: bool) -> str:
         if isinstance(t, StructType):
             members = [f"{quote_literal(f.name)}, {checked(f'{x}.{quote_identifier(f.name)}', f.dataType)}" for f in t.fields]
             return f"CASE WHEN {x} IS NOT NULL THEN named_struct({', '.join(members)}) END"
-        # Offsets of time zones are whole seconds: the session's does not matter here.
+        # Time zone offsets are whole seconds, so that the session time zone does not change the fraction.
         lost = f"unix_micros(CAST({x} AS TIMESTAMP)) % 1000 != 0"
         return f"if({lost}, raise_error(concat({message}, CAST({x} AS STRING))), {x})"
 
@@ -207,10 +207,13 @@ def _value(format_name: str, side: Side, field: Field, legacy: bool) -> str:
 
 
 def read_body(payload: str, side: Side, legacy: bool, writer_schema: str | None = None) -> str:
-    """SQL expression of an ARRAY with the one decoded record; NULL or of another size if the bytes are not such a record.
+    """SQL expression that decodes `payload` to an ARRAY with one record. It returns NULL or another size for other bytes.
 
-    `from_avro` gives a record of NULLs for bytes that it can't read, and does not mind bytes that are left over; as the only
-    element of an array a record shows both.
+    `from_avro` returns a record of NULLs for bytes that it can't decode, and ignores trailing bytes. Decoding the payload as the
+    only element of an Avro array detects both.
+
+    Args:
+        writer_schema: the schema (JSON) of the payload, if it is not that of this side.
     """
     reader = _Schema(legacy, for_spark=True).record(side)
     options = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
@@ -224,13 +227,13 @@ def read_body(payload: str, side: Side, legacy: bool, writer_schema: str | None 
 
 
 def read_columns(format_name: str, side: Side, payload: str, records: str) -> str:
-    """SQL expression of the STRUCT of columns from what `read_body` gave, which has the name `records`."""
+    """SQL expression that returns the STRUCT of columns. `records` is the name of the result of `read_body`."""
     columns = {f.column: _restored(f"{records}[0].{quote_identifier(f.name)}", f.type) for f in side.fields}
     return checked_struct(format_name, side, payload, columns, f"coalesce(size({records}), 0) = 1", is_text=False)
 
 
 def _restored(expression: str, data_type: DataType) -> str:
-    """The value in its Spark type: Avro has no integers smaller than int."""
+    """The value in its Spark type. Avro has no TINYINT and SMALLINT."""
     if not contains_type(data_type, (ByteType, ShortType)):
         return expression
     if isinstance(data_type, ArrayType):

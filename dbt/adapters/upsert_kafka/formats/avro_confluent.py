@@ -1,8 +1,8 @@
-"""Format `avro-confluent`: a zero byte, the schema's id in four bytes, then the record as `avro` writes it.
+"""Format `avro-confluent`: a zero byte, the schema id in four bytes, then the record as `avro` encodes it.
 
-The schema is registered under `<topic>-key` and `<topic>-value`, or under `subject`, before a run encodes anything: `prepare`
-does it, and gives the side the ids that `encode` and `decode` need. A view reads records of every version that the subject had
-when the view was made. Timestamps follow the legacy mapping, as in Flink.
+`prepare` registers the schema under the subject `<topic>-key`, `<topic>-value` or the option `subject`, and adds the schema ids
+to the side for `encode` and `decode`. A view reads the records of every version that the subject had when the view was created.
+Timestamps use the legacy mapping of `avro`, as in Flink. Leaves requests to the registry to `kafka_client.schema_registry`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
 from dbt.adapters.upsert_kafka.formats import ParsedFormat, Role, Side, avro
-from dbt.adapters.upsert_kafka.schema_registry import RegistrySettings, connect
+from dbt.adapters.upsert_kafka.kafka_client.schema_registry import RegistrySettings, connect
 
-# Not options of a user: what `prepare` found out.
+# Set by `prepare`, not by users.
 SCHEMA_ID, SCHEMAS = "schema_id", "schemas"
 _UNREGISTERED = 0
 
@@ -29,8 +29,8 @@ class AvroConfluent(ParsedFormat):
         given = side.options.get("schema")
         if given and not found and not _same_shape(given, side):
             found.append(
-                f"{side.role}_avro_confluent_schema does not describe the columns of the {side.role}: "
-                f"leave it out, or make it this apart from names and documentation: {avro.avro_schema(side)}"
+                f"{side.role}_avro_confluent_schema does not describe the columns of the {side.role}. Remove it, or use this "
+                f"schema, in which you may change the names of records and the documentation: {avro.avro_schema(side)}"
             )
         return found
 
@@ -50,7 +50,7 @@ class AvroConfluent(ParsedFormat):
         known = connect(RegistrySettings.of(registry, side.options)).schemas(subject)
         if not known:
             raise SchemaRegistryError(
-                f"The schema registry has no subject '{subject}' to read the {side.role} of topic '{side.topic}' with: "
+                f"The schema registry has no subject '{subject}' to read the {side.role} of topic '{side.topic}'; "
                 f"set {side.role}_avro_confluent_subject"
             )
         return replace(side, options={**side.options, SCHEMA_ID: _UNREGISTERED, SCHEMAS: known})
@@ -60,7 +60,7 @@ class AvroConfluent(ParsedFormat):
 
     def parse(self, side: Side, payload: str) -> str:
         options = _prepared(side)
-        # Ours first: it is the one that nearly every record has.
+        # This side's own schema first, because most records have it.
         ids = sorted(options[SCHEMAS], key=lambda i: (i != options[SCHEMA_ID], i))
         cases = " ".join(
             f"WHEN {_header(i)} THEN "
@@ -69,17 +69,17 @@ class AvroConfluent(ParsedFormat):
         )
         return f"CASE substring({payload}, 1, 5) {cases} END"
 
-    def checked(self, side: Side, payload: str, parsed: str) -> str:
+    def to_columns(self, side: Side, payload: str, parsed: str) -> str:
         return avro.read_columns(self.name, side, payload, parsed)
 
 
 def subject_of(topic: str, role: Role, options: Mapping[str, Any]) -> str:
-    """Where the registry has the schemas of one side."""
+    """The subject of one side's schemas."""
     return str(options.get("subject") or f"{topic}-{role}")
 
 
 def latest_schema(topic: str, role: Role, options: Mapping[str, Any], registry: Mapping[str, Any]) -> str | None:
-    """The newest schema of one side, if there is one."""
+    """The newest schema (JSON) of one side, or None if the subject does not exist."""
     known = connect(RegistrySettings.of(registry, options)).schemas(subject_of(topic, role, options))
     return list(known.values())[-1] if known else None
 
@@ -87,7 +87,7 @@ def latest_schema(topic: str, role: Role, options: Mapping[str, Any], registry: 
 def _prepared(side: Side) -> Mapping[str, Any]:
     if SCHEMA_ID not in side.options:
         raise SchemaRegistryError(
-            f"The {side.role} of topic '{side.topic}' has no schema id yet: prepare() comes before encode and decode"
+            f"The {side.role} of topic '{side.topic}' has no schema id; call prepare() before encode() and decode()"
         )
     return side.options
 
@@ -97,14 +97,12 @@ def _header(schema_id: int) -> str:
 
 
 def _same_shape(schema: str, side: Side) -> bool:
-    try:
-        return bool(_shape(json.loads(schema)) == _shape(json.loads(avro.avro_schema(side))))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False
+    """Whether records of both schemas have the same bytes and field names. `options` has checked that `schema` is valid."""
+    return bool(_shape(json.loads(schema)) == _shape(json.loads(avro.avro_schema(side))))
 
 
 def _shape(schema: Any) -> Any:
-    """What decides the bytes, and the fields' names."""
+    """The parts of a schema that decide the bytes, and the names of the fields."""
     if isinstance(schema, list):
         return [_shape(branch) for branch in schema]
     if not isinstance(schema, dict):

@@ -1,7 +1,8 @@
-"""Format `canal-json`: `{"data": [{…}, …], "old": [{…}, …], "type": "UPDATE"}` as Canal writes it and Flink reads and writes it.
+"""Format `canal-json`: `{"data": [{…}, …], "old": [{…}, …], "type": "UPDATE"}`, as Canal writes it and Flink reads and writes it.
 
-A message holds several rows; of an update, `old` has the columns that changed. Canal writes every value as text, so values are
-read from text. CREATE, and what `database_include` and `table_include` leave out, is no change. Writes INSERT and DELETE.
+A message contains several rows. In an update, `old` contains the old values of the changed columns. Canal writes all values as
+strings, so values are parsed from strings. Messages of type CREATE, and messages that `database_include` and `table_include`
+exclude, contain no changes. Rows are encoded as INSERT and DELETE.
 """
 
 from __future__ import annotations
@@ -37,26 +38,26 @@ NESTED = (ArrayType, MapType, StructType)
 
 class CanalJson(ChangelogFormat):
     name = "canal-json"
-    missing_image = "an update needs old, with as many rows as data"
+    missing_image = "an update needs `old` with the same number of rows as `data`"
 
     def changes(self, side: Side, payload: str, images: bool) -> str:
-        nothing = "array()"
-        left_out = [
+        no_changes = "array()"
+        excluded = [
             f"NOT coalesce(e.{part} RLIKE {quote_literal(f'^(?:{side.options[option]})$')}, false)"
             for part, option in (("database", "database_include"), ("table", "table_include"))
             if side.options.get(option)
         ]
-        old = "flatten(transform(arrays_zip(e.data, e.old), z -> array({}, {})))".format(
+        updates = "flatten(transform(arrays_zip(e.data, e.old), z -> array({}, {})))".format(
             change(UPDATE_BEFORE, _row(side, lambda name: f"if(map_contains_key(z.old, {name}), z.old[{name}], z.data[{name}])")),
             change(UPDATE_AFTER, _row(side, lambda name: f"z.data[{name}]")),
         )
         cases = [
-            *(f"WHEN {condition} THEN {nothing}" for condition in left_out),
-            f"WHEN e.type = 'CREATE' THEN {nothing}",
+            *(f"WHEN {condition} THEN {no_changes}" for condition in excluded),
+            f"WHEN e.type = 'CREATE' THEN {no_changes}",
             f"WHEN e.data IS NULL OR NOT forall(e.data, m -> {_readable(side)}) THEN NULL",
             f"WHEN e.type = 'INSERT' THEN {self._each(side, INSERT)}",
             f"WHEN e.type = 'DELETE' THEN {self._each(side, DELETE)}",
-            f"WHEN e.type = 'UPDATE' AND size(e.old) = size(e.data) AND forall(e.old, m -> {_readable(side)}) THEN {old}",
+            f"WHEN e.type = 'UPDATE' AND size(e.old) = size(e.data) AND forall(e.old, m -> {_readable(side)}) THEN {updates}",
         ]
         if not images:
             cases.append(f"WHEN e.type = 'UPDATE' AND e.old IS NULL THEN {self._each(side, UPDATE_AFTER)}")
@@ -77,7 +78,7 @@ def _row(side: Side, text_of: Callable[[str], str]) -> str:
 
 
 def _readable(side: Side) -> str:
-    """Whether every field of the map `m` that has a text has a value."""
+    """SQL condition: every non-NULL entry of the map `m` can be converted to the type of its field."""
     tests = [
         f"(m[{name}] IS NULL OR {_value(f'm[{name}]', f.type)} IS NOT NULL)"
         for f in side.fields
@@ -92,7 +93,7 @@ def _value(text: str, data_type: DataType) -> str:
     if isinstance(data_type, BinaryType):
         return f"try_to_binary({text}, 'base64')"
     if isinstance(data_type, TimestampType):
-        # Without a zone the session's would decide; TIMESTAMP_NTZ is the type for those.
+        # Without a time zone the value would depend on the session time zone. Such values need TIMESTAMP_NTZ.
         return f"CASE WHEN {text} LIKE '%Z' THEN try_cast({text} AS TIMESTAMP) END"
     if isinstance(data_type, NESTED):
         return f"from_json({text}, {quote_literal(type_text(data_type))})"

@@ -1,7 +1,7 @@
-"""The contract of a format whose values are changes of rows instead of rows: `debezium-json` and `canal-json`.
+"""The contract of CDC formats, whose messages are changes of rows: `debezium-json` and `canal-json`.
 
-Reading gives changes with Flink's row kinds (`+I -U +U -D`); writing gives the events that Flink writes, where an update is the
-delete of the old row followed by the insert of the new one.
+Messages are decoded to changes with Flink's row kinds (`+I`, `-U`, `+U`, `-D`). Rows are encoded to the events that Flink writes:
+an update is a delete of the old row followed by an insert of the new row.
 """
 
 from __future__ import annotations
@@ -20,40 +20,45 @@ LIVE = f"('{INSERT}', '{UPDATE_AFTER}')"
 
 
 class ChangelogFormat(Format):
-    """One format of changes; rows inside are JSON, with the options of `json`."""
+    """One CDC format. The rows in its messages are JSON and use the options of `json`."""
 
     missing_image: str
-    """What to do when a message lacks the row as it was before."""
+    """What to do if a message has no before image. Part of an error message."""
 
     def problems(self, side: Side) -> list[str]:
         return unsupported(self.name, side, refusal)
 
     @abstractmethod
     def changes(self, side: Side, payload: str, images: bool) -> str:
-        """SQL expression: ARRAY<STRUCT<row_kind STRING, row STRUCT<…>>>, in order; NULL for a payload that can't be read.
+        """SQL expression that decodes `payload` to ARRAY<STRUCT<row_kind STRING, row STRUCT<…>>>; NULL if it can't be decoded.
 
         Args:
-            images: an update must have the row as it was before; without, one that has none is its `+U` alone.
+            images: whether an update needs a before image. If not, an update without one gives `+U` only.
         """
 
     @abstractmethod
     def event(self, side: Side, row: str, deleted: bool) -> str:
-        """SQL expression for the bytes that say: this row (a STRUCT expression) is there now, or no longer."""
+        """SQL expression that encodes the insert or delete of a row.
+
+        Args:
+            row: a STRUCT expression.
+            deleted: whether the row is deleted.
+        """
 
     def encode(self, side: Side) -> str:
         members = (f"{quote_literal(f.name)}, {quote_identifier(f.column)}" for f in side.fields)
         return self.event(side, f"named_struct({', '.join(members)})", deleted=False)
 
     def decode(self, side: Side, payload: str) -> str:
-        """The row after the message's last change; NULL where that is a delete."""
+        """The row of the last change in the message; NULL if that is a delete."""
         return self._last(side, payload, f"CASE WHEN c.{ROW_KIND} IN {LIVE} THEN c.{ROW} END")
 
     def live(self, side: Side, payload: str) -> str:
-        """The payload, NULL where its last change is a delete: what a tombstone is in an upsert topic."""
+        """The payload, or NULL if its last change is a delete. NULL corresponds to a tombstone of an upsert topic."""
         return self._last(side, payload, f"CASE WHEN c.{ROW_KIND} IN {LIVE} THEN {payload} END")
 
     def retraction(self, side: Side, payload: str) -> str:
-        """The event that takes back the row which `payload` left."""
+        """SQL expression that encodes the delete of the row in `payload`."""
         return let("w", self.decode(side, payload), self.event(side, "w", True))
 
     def _last(self, side: Side, payload: str, body: str) -> str:
@@ -66,8 +71,10 @@ class ChangelogFormat(Format):
 
 
 def row_type(side: Side) -> StructType:
+    """The type of a row in a message."""
     return StructType([StructField(f.name, f.type) for f in side.fields])
 
 
 def change(kind: str, row: str) -> str:
+    """SQL expression of one change."""
     return f"named_struct('{ROW_KIND}', '{kind}', '{ROW}', {row})"

@@ -1,13 +1,15 @@
-r"""Format `csv`: one line per record without a line end, quoted by the rules of Flink's csv format.
+"""Format `csv`: one line per record without a line break, quoted by the rules of Flink's csv format.
 
-Flink quotes text that is longer than 24 UTF-16 units or holds a character up to the greater of delimiter and quote, whether it
-needs to or not; numbers and booleans never. Arrays and structs are one field, their elements joined.
+Flink quotes text of more than 24 UTF-16 code units, and text with a character that is not greater than the delimiter or the quote
+character, even if quotes are not needed. Numbers and booleans are never quoted. An array or struct is one field: its elements
+joined with the array delimiter.
 
-What csv cannot tell apart is written as Flink writes it, and read as follows:
-- an empty field is NULL, so '' and X'' come back as NULL unless `null_literal` is set or the column can't be null (a key);
-- with `null_literal`, text that equals it comes back as NULL;
-- an empty array, an array of one NULL and a NULL array are the same empty field, a struct of one NULL field the same as NULL;
-- an element that holds the array delimiter comes back as two; with quotes disabled, so does a field that holds the delimiter.
+Some values have the same text in Flink's csv. They are encoded like in Flink, and decoded as follows:
+- an empty field is NULL. '' and X'' are decoded to NULL, unless `null_literal` is set or the column is not nullable (a key);
+- with `null_literal`, a string equal to it is decoded to NULL;
+- an empty array, an array of one NULL and a NULL array are an empty field; so is a struct of one NULL field;
+- an element that contains the array delimiter is decoded to two elements. With quotes disabled, a field that contains the
+  delimiter is decoded to two fields.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _TEXTS = (StringType, BinaryType, DateType, TimestampNTZType, TimestampType, Arr
 _LONGEST_UNQUOTED = 24
 BACKSLASH = "\\"
 _NUL = "\uffff"
-"""Stands for a NUL while a line is parsed: it is no character."""
+"""Replaces NUL while a line is parsed. U+FFFF is not a character, so that it does not occur in text."""
 
 
 class Csv(ParsedFormat):
@@ -51,11 +53,11 @@ class Csv(ParsedFormat):
 
     def parse(self, side: Side, payload: str) -> str:
         schema = ", ".join(f"{name} STRING" for name in [*_names(side), CORRUPT])
-        # The parser takes a NUL for the end.
+        # Spark's parser ends a line at a NUL.
         line = f"replace(CAST({payload} AS STRING), {quote_literal(chr(0))}, {quote_literal(_NUL)})"
         return f"from_csv({line}, {quote_literal(schema)}, {_Dialect(side).reader_options()})"
 
-    def checked(self, side: Side, payload: str, parsed: str) -> str:
+    def to_columns(self, side: Side, payload: str, parsed: str) -> str:
         dialect = _Dialect(side)
         readable = [f"{parsed}.{CORRUPT} IS NULL"]
         if len(side.fields) > 1:
@@ -69,20 +71,20 @@ class Csv(ParsedFormat):
 
 
 def _names(side: Side) -> list[str]:
-    # Names in the payload don't exist, and the columns' own could collide in Spark's case-insensitive eyes.
+    # A line contains no names. The column names are not used because Spark may treat two of them as equal (case).
     return [f"c{i}" for i in range(len(side.fields))]
 
 
 def _refusal(data_type: DataType) -> str | None:
     if isinstance(data_type, MapType):
-        return "csv has no maps: write the entries as columns, make it a string with to_json, or use json or avro"
+        return "csv has no maps; select the entries as columns, convert the map to a string with to_json, or use json or avro"
     nested: list[DataType] = []
     if isinstance(data_type, ArrayType):
         nested = [data_type.elementType]
     if isinstance(data_type, StructType):
         nested = [f.dataType for f in data_type.fields]
     if any(isinstance(t, (ArrayType, StructType, MapType)) for t in nested):
-        return "csv has one level of nesting: make the inner value a string with to_json, or use json or avro"
+        return "csv has one level of nesting; convert the inner value to a string with to_json, or use json or avro"
     return None
 
 
@@ -91,7 +93,10 @@ def _regex(character: str) -> str:
 
 
 class _Dialect:
-    """One side's options, and the expressions that follow from them."""
+    """The expressions that encode and decode a field, for the options of one side.
+
+    Encode: `field`, `text`, `quoted`. Decode: `reader_options`, `restored`, `value`, `is_readable`.
+    """
 
     def __init__(self, side: Side) -> None:
         options = side.options
@@ -105,7 +110,7 @@ class _Dialect:
         self.first_safe = max(ord(self.delimiter), ord(self.quote or "\0")) + 1
 
     def field(self, expression: str, data_type: DataType) -> str:
-        """The field's text, quoted where Flink quotes; NULL for NULL."""
+        """SQL expression of the field's text, quoted where Flink quotes. NULL for NULL."""
         text = self.text(expression, data_type)
         if self.quote is None or not isinstance(data_type, _TEXTS):
             return text
@@ -120,6 +125,7 @@ class _Dialect:
         return self.quoted(text)
 
     def text(self, expression: str, data_type: DataType) -> str:
+        """SQL expression of the field's text without quotes. NULL for NULL."""
         if isinstance(data_type, StringType):
             return expression
         if isinstance(data_type, BinaryType):
@@ -141,10 +147,11 @@ class _Dialect:
         return f"CAST({expression} AS STRING)"
 
     def is_unsafe(self, character: str) -> bool:
-        """Whether text with the character is quoted, however short it is."""
+        """Whether any text with this character is quoted."""
         return ord(character) < self.first_safe or character == (self.escape or BACKSLASH)
 
     def quoted(self, text: str) -> str:
+        """SQL expression of the text in quotes, if Flink quotes it."""
         assert self.quote is not None
         doubled = f"replace({text}, {quote_literal(self.quote)}, {quote_literal(self.quote * 2)})"
         marks = [self.quote]
@@ -156,11 +163,11 @@ class _Dialect:
         special = _regex(self.escape or BACKSLASH)
         safe = f"\\A[{_regex(chr(self.first_safe))}-\\x{{FFFF}}&&[^{special}]]{{0,{_LONGEST_UNQUOTED}}}\\z"
         unsafe = f"[{_regex(chr(0))}-{_regex(chr(self.first_safe - 1))}{special}]"
-        # A character beyond the BMP counts twice.
+        # A character outside the BMP has two UTF-16 code units.
         is_long = f"octet_length(encode({text}, 'UTF-16BE')) > {2 * _LONGEST_UNQUOTED}"
         needed = f"NOT {text} RLIKE {quote_literal(safe)} AND ({text} RLIKE {quote_literal(unsafe)} OR {is_long})"
         if self.is_unsafe(" "):
-            # Found sooner than by the expressions, and the usual reason.
+            # The most frequent reason. Faster than the regular expressions.
             needed = f"contains({text}, ' ') OR {needed}"
         return f"if({needed}, {in_quotes}, {text})"
 
@@ -169,6 +176,7 @@ class _Dialect:
         return f"concat({mark}, {text}, {mark})"
 
     def reader_options(self) -> str:
+        """The options of `from_csv`."""
         return quote_map(
             {
                 "sep": BACKSLASH * 2 if self.delimiter == BACKSLASH else self.delimiter,
@@ -176,7 +184,7 @@ class _Dialect:
                 "escape": self.quote or "",
                 "mode": "PERMISSIVE",
                 "columnNameOfCorruptRecord": CORRUPT,
-                # keeps line ends inside of quotes as they are
+                # keeps line breaks inside of quotes
                 "multiLine": "true",
                 "nullValue": "",
                 "maxCharsPerColumn": "-1",
@@ -184,7 +192,7 @@ class _Dialect:
         )
 
     def restored(self, text: str, field: Field) -> str:
-        """A parsed field's text, NULL only if it stands for NULL."""
+        """SQL expression of the text that was encoded, from the text of a parsed field. NULL if the text represents NULL."""
         if isinstance(field.type, (StringType, ArrayType, StructType)):
             text = f"replace({text}, {quote_literal(_NUL)}, {quote_literal(chr(0))})"
         if self.escape is not None and self.escape != self.quote and self.quote is not None:
@@ -196,13 +204,13 @@ class _Dialect:
         return text
 
     def value(self, text: str, data_type: DataType) -> str:
-        """The typed value of a field's text; NULL if it has none."""
+        """SQL expression that converts a field's text to its type. NULL if it can't be converted."""
         if isinstance(data_type, StringType):
             return text
         if isinstance(data_type, BinaryType):
             return f"try_to_binary({text}, 'base64')"
         if isinstance(data_type, TimestampType):
-            # Without a zone the session's would decide; Flink demands the Z too.
+            # Without a time zone the value would depend on the session time zone. Flink requires the Z as well.
             return f"CASE WHEN {text} LIKE '%Z' THEN try_cast({text} AS TIMESTAMP) END"
         if isinstance(data_type, ArrayType):
             return f"transform({self._elements(text)}, x -> {self.value(self._element('x'), data_type.elementType)})"
@@ -211,7 +219,7 @@ class _Dialect:
         return f"try_cast({text} AS {type_text(data_type)})"
 
     def is_readable(self, text: str, data_type: DataType) -> str:
-        """Whether the text is NULL or has a value."""
+        """SQL condition: the text is NULL or can be converted to the type."""
         if isinstance(data_type, StringType):
             return "true"
         if isinstance(data_type, ArrayType):
@@ -220,7 +228,7 @@ class _Dialect:
         if isinstance(data_type, StructType):
             tests = [f"size(e) = {len(data_type.fields)}"]
             tests += [self.is_readable(self._element(f"e[{i}]"), f.dataType) for i, f in enumerate(data_type.fields)]
-            # AND does not promise its order, and an index beyond the array is an error with ANSI
+            # AND has no guaranteed order of evaluation, and with ANSI an index out of bounds is an error.
             test = f"CASE WHEN {tests[0]} THEN {' AND '.join(tests[1:])} ELSE false END"
             return f"({text} IS NULL OR {let('e', self._elements(text), test)})"
         return f"({text} IS NULL OR {self.value(text, data_type)} IS NOT NULL)"

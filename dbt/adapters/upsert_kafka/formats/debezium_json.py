@@ -1,7 +1,7 @@
-"""Format `debezium-json`: `{"before": …, "after": …, "op": "c"}` as Debezium writes it and Flink reads and writes it.
+"""Format `debezium-json`: `{"before": …, "after": …, "op": "c"}`, as Debezium writes it and Flink reads and writes it.
 
-Reads inserts (c), snapshot reads (r), updates (u) and deletes (d), with `schema_include` inside of Kafka Connect's envelope.
-Writes c and d without `source` and `ts_ms`, as Flink does.
+Decodes inserts (c), snapshot reads (r), updates (u) and deletes (d). With `schema_include` they are in the `payload` of Kafka
+Connect's envelope. Rows are encoded as c and d without `source` and `ts_ms`, as in Flink.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dbt.adapters.upsert_kafka.sql import let, type_text
 class DebeziumJson(ChangelogFormat):
     name = "debezium-json"
     missing_image = (
-        "an update or delete needs its before image: on Postgres set REPLICA IDENTITY FULL, "
-        "or set unique_key to read the current table, which needs none for updates"
+        "an update or delete needs a before image; on Postgres set REPLICA IDENTITY FULL, "
+        "or set unique_key to read the current table, for which updates need no before image"
     )
 
     def changes(self, side: Side, payload: str, images: bool) -> str:

@@ -1,9 +1,14 @@
-"""Format `json`: one object per record, the bytes of Flink's json format.
+"""Format `json`: one JSON object per record, with the bytes of Flink's json format.
 
-Spark's `to_json` writes what it writes as Flink does. Decimals, which Flink writes without trailing zeros and with exponents, are
-spliced between its pieces as text, and times are text before it sees them. Characters beyond the BMP, which Flink escapes and
-`to_json` does not, are left to a second writer where there are any. NaN and the infinities are the strings "NaN", "Infinity" and
-"-Infinity", as in Flink. Spark's maps have no null keys, so `map_null_key_mode` and `map_null_key_literal` never come into play.
+Most types are encoded by Spark's `to_json`. Where its output differs from Flink's:
+- decimals: Flink writes no trailing zeros, and uses exponents. They are converted to text and concatenated with the output of
+  `to_json` ("spliced" below);
+- dates and timestamps are converted to strings before `to_json`;
+- characters outside the BMP: Flink escapes them, `to_json` does not. Text with such characters is rewritten by
+  `get_json_object`, which uses the same JSON library and settings as Flink.
+
+NaN and infinities are the strings "NaN", "Infinity" and "-Infinity", as in Flink. Spark's maps have no NULL keys, so that
+`map_null_key_mode` and `map_null_key_literal` have no effect.
 """
 
 from __future__ import annotations
@@ -34,21 +39,22 @@ from dbt.adapters.upsert_kafka.formats import ParsedFormat, Side, checked_struct
 from dbt.adapters.upsert_kafka.formats.text import decimal_text, timestamp_ntz_text, timestamp_text
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, quote_map, type_text
 
-# Late Hangul begins like a surrogate, which is no harm.
+# Escapes that start with \uD are surrogates, or Hangul from U+D000 on. For Hangul the rewriting is not needed, but harmless.
 ESCAPE, SURROGATE = rb"\u", rb"\uD"
 CORRUPT = "__upsert_kafka_corrupt"
 _LEADS_BEYOND_BMP = [bytes([lead]) for lead in range(0xF0, 0xF5)]
-"""First bytes of four in UTF-8; they stand nowhere else."""
+"""The first bytes of UTF-8 sequences of four bytes. They occur in no other place of UTF-8 text."""
 _FIRST_BEYOND_ASCII = "\x80"
 _SAMPLES = 3
+"""How many string columns are inspected to guess whether a row contains text in another script than Latin."""
 _FEW = 3
 _TIMES = (DateType, TimestampNTZType, TimestampType)
 _SPLICED = (DecimalType, FloatType)
-"""Written as text between the pieces of `to_json`: the second writer would make doubles of floats, with more digits."""
-# Bytes are cut at once, characters would be counted.
+"""Types that are spliced. Floats are, because `get_json_object` reads them as doubles and writes more digits."""
+# substring on BINARY cuts bytes; on STRING it would have to count characters.
 _INSIDE = "CAST(substring(CAST({0} AS BINARY), 2, octet_length({0}) - 2) AS STRING)"
 Member = tuple[str, str, DataType]
-"""Name, expression, type."""
+"""A member of a JSON object: name, SQL expression, type."""
 
 
 class Json(ParsedFormat):
@@ -66,9 +72,9 @@ class Json(ParsedFormat):
         ddl = ", ".join(f"{quote_identifier(f.name)} {type_text(f.dataType)}" for f in schema.fields)
         return f"from_json(CAST({payload} AS STRING), {quote_literal(ddl)}, {quote_map(options)})"
 
-    def checked(self, side: Side, payload: str, parsed: str) -> str:
+    def to_columns(self, side: Side, payload: str, parsed: str) -> str:
         columns = {f.column: f"{parsed}.{quote_identifier(f.name)}" for f in side.fields}
-        # from_json gives NULL for an empty string
+        # from_json returns NULL for an empty string
         readable = f"{parsed} IS NOT NULL AND {parsed}.{CORRUPT} IS NULL"
         if side.options.get("fail_on_missing_field"):
             names = ", ".join(quote_literal(f.name) for f in side.fields)
@@ -77,19 +83,19 @@ class Json(ParsedFormat):
 
 
 def object_bytes(side: Side, members: list[Member]) -> str:
-    """The bytes of an object with these members, by the side's options."""
+    """SQL expression that encodes an object with these members, with the options of the side."""
     return f"CAST({_Writer(side).object_text(members)} AS BINARY)"
 
 
 def refusal(data_type: DataType) -> str | None:
-    """Why JSON can't carry the type."""
+    """Why JSON does not support the type, or None."""
     if isinstance(data_type, MapType) and not isinstance(data_type.keyType, StringType):
-        return "a JSON object has string keys: turn the map's keys into strings (transform_keys), or use an array of structs"
+        return "JSON objects have string keys; convert the keys to strings (transform_keys), or use an array of structs"
     return None
 
 
 class _Writer:
-    """The expressions of JSON text, for one side's options."""
+    """SQL expressions that return JSON text, for the options of one side."""
 
     def __init__(self, side: Side) -> None:
         self.iso = side.options.get("timestamp_format_standard", "SQL") == "ISO-8601"
@@ -97,7 +103,7 @@ class _Writer:
         self.ignore_nulls = bool(side.options.get("encode_ignore_null_fields", False))
 
     def object_text(self, members: list[Member]) -> str:
-        """JSON text of an object with these members."""
+        """SQL expression of the JSON text of an object with these members."""
         if not any(contains_type(t, _SPLICED) for _, _, t in members) and not _are_few_integers(members):
             return self.written_by_spark(members)
         texts: list[str] = []
@@ -116,18 +122,19 @@ class _Writer:
         return f"concat({', '.join([first, *texts[1:]])}, '}}')"
 
     def written_by_spark(self, members: list[Member]) -> str:
-        """JSON text of an object with the members, whose types hold nothing that is spliced."""
+        """SQL expression of the JSON text of an object whose members contain no spliced types."""
         names = [name for member in members for name in _names(member)]
         if all(map(str.isascii, names)) and not any(_has_text(t) for _, _, t in members):
             return self.to_json(members)
-        # With all but ASCII escaped, one look tells whether there is anything to take care of: mostly there is not. Text in
-        # other scripts has its first letter beyond ASCII; it is written as it is, which takes five looks but no second writing.
+        # Is there a character outside the BMP? With everything but ASCII escaped, one search for an escape answers this, and most
+        # rows have none. For text in other scripts (first character outside ASCII) that would escape every character and write
+        # the row twice. Such text is written unescaped, and the five possible first bytes of those characters are searched.
         ascii_only, plain = self.to_json(members, writeNonAsciiCharacterAsCodePoint="true"), self.to_json(members)
         samples = [expression for _, expression, data_type in members if isinstance(data_type, StringType)][:_SAMPLES]
         if not samples:
             with_care = f"if({_has(ascii_only, SURROGATE)}, {_as_flink_escapes(ascii_only)}, {plain})"
             return f"if({_has(ascii_only, ESCAPE)}, {with_care}, {ascii_only})"
-        # As one condition, Spark evaluates once what stands in it.
+        # One condition with greatest() instead of several: Spark evaluates its subexpressions once.
         greatest = samples[0] if len(samples) == 1 else f"greatest({', '.join(samples)})"
         other_script = f"coalesce({greatest} >= '{_FIRST_BEYOND_ASCII}', false)"
         written = f"if({other_script}, {plain}, {ascii_only})"
@@ -137,11 +144,12 @@ class _Writer:
         return f"if({needs_care}, {escaped}, {written})"
 
     def to_json(self, members: list[Member], **more: str) -> str:
+        """A call of `to_json`. `more` are additional options."""
         struct = "named_struct(" + ", ".join(f"{quote_literal(n)}, {self.value(e, t)}" for n, e, t in members) + ")"
         return f"to_json({struct}, {quote_map({'ignoreNullFields': str(self.ignore_nulls).lower(), **more})})"
 
     def value(self, expression: str, data_type: DataType) -> str:
-        """The expression, turned into one that `to_json` writes as Flink does; the type holds nothing that is spliced."""
+        """The expression in a form that `to_json` writes like Flink. The type contains no spliced types."""
         if not contains_type(data_type, _TIMES):
             return expression
         if isinstance(data_type, ArrayType):
@@ -154,7 +162,7 @@ class _Writer:
         return self._time(expression, data_type)
 
     def text(self, expression: str, data_type: DataType) -> str:
-        """JSON text of a number, a boolean, a time, or a nested value that holds something spliced; NULL for NULL."""
+        """SQL expression of the JSON text of a number, boolean, timestamp, or nested value with a spliced type. NULL for NULL."""
         if isinstance(data_type, DecimalType):
             return f"try_cast({expression} AS STRING)" if self.plain_decimals else decimal_text(expression, data_type)
         if isinstance(data_type, _TIMES):
@@ -166,7 +174,7 @@ class _Writer:
             items = f"transform({expression}, x -> {_or_null(self.text('x', data_type.elementType))})"
             return f"concat('[', array_join({items}, ','), ']')"
         if isinstance(data_type, MapType):
-            # The key is written where a value would be, and `{"k":` and `}` cut off.
+            # to_json writes the key as the value of an object {"k": …}, from which `{"k":` and `}` are removed.
             label = f"regexp_extract({_as_flink_escapes(self.to_json([('k', 'k', StringType())]))}, '(?s)^.....(.*).$', 1)"
             entry = f"concat({label}, ':', {_or_null(self.text('x', data_type.valueType))})"
             entries = f"map_values(transform_values({expression}, (k, x) -> {entry}))"
@@ -184,9 +192,10 @@ class _Writer:
 
 
 def _runs(members: list[Member]) -> list[list[Member]]:
-    """The members in runs that `to_json` writes and runs of those that are text already.
+    """The members in runs: a run is encoded by one call of `to_json`, or consists of members that are spliced one by one.
 
-    A call of `to_json` costs more than a number in it: numbers and times between two members that need it go with them.
+    A call of `to_json` takes longer than a number in it. Numbers and timestamps between two members that need `to_json` are
+    therefore encoded with them.
     """
     runs: list[list[Member]] = []
     for needs, group in groupby(members, key=lambda member: _needs_to_json(member[2])):
@@ -201,7 +210,7 @@ def _runs(members: list[Member]) -> list[list[Member]]:
 
 
 def _are_few_integers(members: list[Member]) -> bool:
-    """Such as most keys: written one by one in less time than by `to_json`."""
+    """Whether the object has few members and only integers, like most keys. Splicing them is faster than `to_json`."""
     integers = (ByteType, ShortType, IntegerType, LongType)
     return len(members) <= _FEW and all(isinstance(data_type, integers) for _, _, data_type in members)
 
@@ -212,7 +221,7 @@ def _needs_to_json(data_type: DataType) -> bool:
 
 
 def _has_text(data_type: DataType) -> bool:
-    """Whether there is text in the value; keys of maps are."""
+    """Whether a value of the type contains strings. Keys of maps are strings."""
     if isinstance(data_type, ArrayType):
         return _has_text(data_type.elementType)
     if isinstance(data_type, StructType):
@@ -221,7 +230,7 @@ def _has_text(data_type: DataType) -> bool:
 
 
 def _names(member: Member) -> list[str]:
-    """The member's name and those inside of it."""
+    """The name of the member and the names of the fields inside of it."""
     name, _, data_type = member
     if isinstance(data_type, ArrayType):
         return _names((name, "", data_type.elementType))
@@ -245,7 +254,7 @@ def _is_bmp(text: str) -> bool:
 
 
 def _json_string(text: str) -> str:
-    """The text as Flink's writer of JSON writes a string."""
+    """The text as a JSON string, escaped like in Flink."""
     short = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
     written = ""
     for c in text:
@@ -260,10 +269,10 @@ def _json_string(text: str) -> str:
 
 
 def _has(text: str, part: bytes) -> str:
-    # Spark finds bytes in bytes in half the time that it takes to find a text in a text.
+    # Searching bytes takes half the time of searching strings.
     return f"contains(CAST({text} AS BINARY), X'{part.hex()}')"
 
 
 def _as_flink_escapes(text: str) -> str:
-    """The same JSON with what is beyond the BMP escaped and the rest not: Spark reads it and writes it with Flink's writer."""
+    """The same JSON with characters outside the BMP escaped and all others unescaped, as Flink writes it."""
     return f"get_json_object({text}, '$')"

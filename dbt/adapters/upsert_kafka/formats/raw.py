@@ -1,4 +1,4 @@
-"""Format `raw`: one column, its bytes as they are; text is UTF-8."""
+"""Format `raw`: the bytes of a single BINARY or STRING column. Strings are UTF-8."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Raw(Format):
         if len(side.fields) > 1:
             names = ", ".join(f.column for f in side.fields)
             return [
-                f"the {side.role} has the columns {names}, and raw carries one column; use another format or leave columns out"
+                f"the {side.role} has the columns {names}, but raw supports a single column; use another format or remove columns"
             ]
         return unsupported(self.name, side, _refusal)
 
@@ -30,5 +30,5 @@ class Raw(Format):
 
 def _refusal(data_type: DataType) -> str | None:
     if not isinstance(data_type, (StringType, BinaryType)):
-        return "raw carries STRING and BINARY"
+        return "raw supports STRING and BINARY; cast the column in the SELECT"
     return None

@@ -1,6 +1,6 @@
-"""Columns to records: which columns are the key, which the value, in which order, in which format.
+"""Converts rows to records (key and value) and records to rows: which columns are in the key, which in the value.
 
-Leaves to `formats` what the bytes look like.
+Leaves the bytes of key and value to the formats.
 """
 
 from __future__ import annotations
@@ -15,59 +15,60 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructType, TimestampType
 
-from dbt.adapters.upsert_kafka import formats, schema_registry
+from dbt.adapters.upsert_kafka import formats
 from dbt.adapters.upsert_kafka.formats import Field, Format, Side, avro
+from dbt.adapters.upsert_kafka.kafka_client import schema_registry
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
 KEY, VALUE, PARTITION, HEADERS, TIMESTAMP = "key", "value", "partition", "headers", "timestamp"
-NULL_KEY, DOOMED, SEQUENCE = "null_key", "doomed", "sequence"
-KEY_HASH, ROW_HASH, SIZE = "key_hash", "row_hash", "size"
-# 64 bits stand for a value's bytes, so that values need not travel. A change is missed if old and new value of one key have the
-# same: one of 10^19 changes.
-VALUE_HASH = f"xxhash64({VALUE})"
+NULL_KEY, IS_DELETED, SEQUENCE = "null_key", "is_deleted", "sequence"
+KEY_HASH, SIZE = "key_hash", "size"
+ROW_HASHES = "row_hash_1", "row_hash_2"
+"""128 bits, see `hashes`."""
 
-
-# Older schemas that can be read, where the registry is, and what readers do say nothing of the bytes that are written.
+# Options that don't change the encoded bytes: older schemas that can be decoded, the registry, the handling of errors.
 _NOT_IN_THE_BYTES = {"schemas", "ignore_parse_errors", *schema_registry.SETTINGS}
 _JOINED, _DECODED, _AGAIN = "__upsert_kafka_joined", "__upsert_kafka_decoded", "__upsert_kafka_again"
 
 
 @dataclass(frozen=True)
 class Records:
-    """How one model's rows become records and back."""
+    """The layout of the records of one model."""
 
     key: Side
     value: Side
     key_format: Format
     value_format: Format
     columns: tuple[str, ...]
-    """The columns that a reader gets back, in the SELECT's order."""
+    """The decoded columns, in the order of the SELECT."""
 
     def problems(self) -> list[str]:
-        """What the formats can't carry."""
+        """The columns that the formats can't encode, one sentence each."""
         of_key = self.key_format.problems(self.key) if self.key.fields else []
         return of_key + self.value_format.problems(self.value)
 
     def prepared(self, registry: Mapping[str, Any], writes: bool) -> Records:
-        """With what only the schema registry knows; comes before `encode` and `decode`."""
+        """Add what the schema registry provides. Called before `encode` and `decode`."""
         key = self.key_format.prepare(self.key, registry, writes) if self.key.fields else self.key
         return replace(self, key=key, value=self.value_format.prepare(self.value, registry, writes))
 
     def prepared_to_read(self, registry: Mapping[str, Any]) -> Records:
-        """The same for messages of other writers."""
+        """The same for messages of other writers. Called before `decode`."""
         key = self.key_format.prepare_to_read(self.key, registry) if self.reads_key else self.key
         return replace(self, key=key, value=self.value_format.prepare_to_read(self.value, registry))
 
     def encode(self, rows: DataFrame, options: ModelOptions) -> DataFrame:
-        """Rows as `key`, `value`, and what the options say of each: `null_key`, `doomed` (delete_when), `sequence`, `headers`,
-        `timestamp`."""
+        """Encode rows to the columns `key`, `value`, `null_key` and `is_deleted` (delete_when).
+
+        The columns `sequence`, `headers` and `timestamp` are added if the options need them.
+        """
         names = [quote_identifier(field.column) for field in self.key.fields]
         columns = {
             KEY: F.expr(self.key_format.encode(self.key)) if names else F.lit(None).cast("binary"),
             VALUE: F.expr(self.value_format.encode(self.value)),
             NULL_KEY: F.expr(" OR ".join(f"{name} IS NULL" for name in names) or "false"),
-            DOOMED: F.coalesce(F.expr(options.delete_when), F.lit(False)) if options.delete_when else F.lit(False),
+            IS_DELETED: F.coalesce(F.expr(options.delete_when), F.lit(False)) if options.delete_when else F.lit(False),
         }
         if options.sequence_by:
             columns[SEQUENCE] = F.struct(*(F.col(quote_identifier(name)) for name in options.sequence_by))
@@ -77,25 +78,33 @@ class Records:
             columns[TIMESTAMP] = _timestamp(options.record_timestamp)
         return rows.select(*(column.alias(name) for name, column in columns.items()))
 
-    def encode_to_compare(self, rows: DataFrame, options: ModelOptions) -> DataFrame:
-        """The same with what is asked of the bytes later, each time from a copy of them: `key_hash`, `row_hash`, `size`."""
-        columns = {KEY_HASH: key_hash(), ROW_HASH: F.expr(VALUE_HASH), SIZE: size()}
+    def encode_to_compare(self, rows: DataFrame, options: ModelOptions, seed: int) -> DataFrame:
+        """Encode rows and add `key_hash`, `row_hash_1`, `row_hash_2` and `size`, which would need a copy of the bytes each time
+        later on.
+
+        Args:
+            seed: of the topic's hashes.
+        """
+        columns = {KEY_HASH: key_hash(), **dict(zip(ROW_HASHES, hashes(seed), strict=True)), SIZE: size()}
         return self.encode(rows, options).withColumns(columns)
 
     def mark_foreign(self, joined: DataFrame, candidates: Column) -> DataFrame:
-        """Add `foreign`: whether a candidate's key bytes are none that this model's key format writes."""
+        """Add the column `foreign`: whether the key of a candidate can't have been written by this model's key format.
+
+        A key is foreign if decoding and encoding it does not return the same bytes.
+        """
         side = self.key.lenient()
         decoded = F.when(candidates, F.expr(self.key_format.decode(side, KEY)))
-        # The decoded columns stand alone, so that no name of the user's can meet one of ours.
-        apart = joined.select(F.struct("*").alias(_JOINED), decoded.alias(_DECODED)).select(_JOINED, f"{_DECODED}.*")
-        back = apart.select(f"{_JOINED}.*", F.expr(self.key_format.encode(side)).alias(_AGAIN))
-        return back.withColumn("foreign", ~F.col(_AGAIN).eqNullSafe(F.col(KEY))).drop(_AGAIN)
+        # The other columns are packed into a struct, so that the names of decoded columns can't collide with them.
+        separated = joined.select(F.struct("*").alias(_JOINED), decoded.alias(_DECODED)).select(_JOINED, f"{_DECODED}.*")
+        encoded_again = separated.select(f"{_JOINED}.*", F.expr(self.key_format.encode(side)).alias(_AGAIN))
+        return encoded_again.withColumn("foreign", ~F.col(_AGAIN).eqNullSafe(F.col(KEY))).drop(_AGAIN)
 
     def decode(self, records: str, skips: bool = False) -> str:
-        """A query over the query or relation `records` (key, value) that gives the rows back.
+        """A query that decodes the records of the relation or subquery `records` (key, value).
 
         Args:
-            skips: leave out what can't be decoded, instead of failing.
+            skips: skip records that can't be decoded, instead of failing.
         """
         sides = self.read_sides()
         parts = [
@@ -106,51 +115,59 @@ class Records:
         return f"SELECT {', '.join(self.picked())} FROM (SELECT {', '.join(parts)} FROM {self.parse(records)}){readable}"
 
     def parse(self, records: str) -> str:
-        """A subquery over the query or relation `records` that adds the sides as parsed, `parsed_v` and `parsed_k`."""
+        """A subquery over the relation or subquery `records` that adds the parsed sides `parsed_v` and `parsed_k`."""
         parsed = [
             f"{format.parse(side, payload)} AS parsed_{name}" for name, (format, side, payload) in self.read_sides().items()
         ]
         return f"(SELECT *, {', '.join(parsed)} FROM {records})"
 
     def read_sides(self) -> dict[str, tuple[Format, Side, str]]:
-        """What must be decoded for the columns, by the name that `picked` gives it: format, side and payload."""
+        """The sides to decode, by the names that `picked` uses (`v`, `k`): format, side and payload."""
         sides = {"v": (self.value_format, self.value, VALUE)}
         return sides | {"k": (self.key_format, self.key, KEY)} if self.reads_key else sides
 
     @property
     def reads_key(self) -> bool:
-        """Whether a column is in the key only."""
+        """Whether a column is only in the key, so that the key must be decoded."""
         return not {field.column for field in self.value.fields}.issuperset(self.columns)
 
     def picked(self) -> list[str]:
-        """The columns, from a decoded value `v` and, if `reads_key`, a decoded key `k`."""
+        """The select list of the columns, from a decoded value `v` and, if `reads_key`, a decoded key `k`."""
         in_value = {field.column for field in self.value.fields}
         return [
             f"{'v' if name in in_value else 'k'}.{quote_identifier(name)} AS {quote_identifier(name)}" for name in self.columns
         ]
 
     def avro_schemas(self) -> dict[str, str]:
-        """The schema (JSON) of each side whose format has one, by role."""
+        """The Avro schema (JSON) of each side in an Avro format, by role."""
         sides = [(self.key_format, self.key), (self.value_format, self.value)]
         return {side.role: avro.avro_schema(side) for format, side in sides if side.fields and format.name in avro.NAMES}
 
     def show_key(self) -> Column:
-        """A key's bytes as text that a person can read, for messages."""
+        """The key as JSON, for messages."""
         return _shown(self.key_format, self.key, KEY)
 
     def show_value(self, column: str) -> Column:
-        """A value's bytes as text that a person can read; a value that can't be decoded as it is."""
+        """The value as JSON, for messages. A value that can't be decoded is shown unchanged."""
         return _shown(self.value_format, self.value, column)
 
     def key_layout(self) -> str:
-        """What must stay the same for a key's bytes to stay the same."""
-        fields = [[field.name, field.type.simpleString()] for field in self.key.fields]
-        options = {name: value for name, value in self.key.options.items() if name not in _NOT_IN_THE_BYTES}
-        return json.dumps({"format": self.key_format.name, "fields": fields, "options": options}, sort_keys=True)
+        """Everything that the bytes of a key depend on, as JSON."""
+        return _layout_text(self.key_format, self.key)
+
+    def value_layout(self) -> str:
+        """The same of the value."""
+        return _layout_text(self.value_format, self.value)
+
+
+def _layout_text(format: Format, side: Side) -> str:
+    fields = [[field.name, field.type.simpleString()] for field in side.fields]
+    options = {name: value for name, value in side.options.items() if name not in _NOT_IN_THE_BYTES}
+    return json.dumps({"format": format.name, "fields": fields, "options": options}, sort_keys=True)
 
 
 def layout(options: ModelOptions, topic: str, schema: StructType) -> Records:
-    """Divide a SELECT's columns among key and value as the options say."""
+    """Assign the columns of a SELECT to key and value."""
     by_name = {field.name.lower(): field for field in schema.fields}
     key_columns = [by_name[name.lower()] for name in options.unique_key]
     prefix = options.key_fields_prefix or ""
@@ -161,8 +178,8 @@ def layout(options: ModelOptions, topic: str, schema: StructType) -> Records:
     in_value = [
         f for f in kept if f.name.lower() not in excluded and (options.value_fields_include == "ALL" or f.name not in in_key)
     ]
-    # As in a Flink table, whose columns may be null unless they are in the key. What Spark finds out about a SELECT's nulls
-    # changes with its text, and would change the bytes of avro with it.
+    # Columns are nullable unless they are in the key, as in a Flink table. The nullability that Spark derives is not used: it
+    # depends on the text of the SELECT, and would change the bytes of avro.
     value_fields = tuple(Field(f.name, f.name, f.dataType, f.name not in in_key) for f in in_value)
     return Records(
         key=Side("key", topic, key_fields, options.key_format_options),
@@ -178,7 +195,7 @@ def _shown(form: Format, side: Side, column: str) -> Column:
 
 
 def expression_problems(options: ModelOptions, rows: DataFrame) -> list[str]:
-    """What is wrong with the SQL expressions among the options, over the SELECT's columns."""
+    """Problems of the options that are SQL expressions over the columns of the SELECT, one sentence each."""
     expressions = {"delete_when": options.delete_when, "record_timestamp": options.record_timestamp}
     expressions |= {f"headers['{name}']": sql for name, sql in options.headers.items()}
     problems = []
@@ -188,39 +205,56 @@ def expression_problems(options: ModelOptions, rows: DataFrame) -> list[str]:
         try:
             [field] = rows.select(F.expr(sql)).schema.fields
         except (AnalysisException, ParseException) as error:
-            problems.append(f"{option}={sql!r} is not an expression over the SELECT's columns: {str(error).splitlines()[0]}")
+            problems.append(
+                f"{option}={sql!r} is not a valid expression over the columns of the SELECT: {str(error).splitlines()[0]}"
+            )
             continue
         if option == "delete_when" and not isinstance(field.dataType, BooleanType):
-            problems.append(f"{option}={sql!r} is a {field.dataType.simpleString()}: it must be a condition, true or false")
+            problems.append(f"{option}={sql!r} has type {field.dataType.simpleString()}; it must be a boolean condition")
         if option == "record_timestamp" and not isinstance(field.dataType, TimestampType):
-            problems.append(f"{option}={sql!r} is a {field.dataType.simpleString()}: it must be a timestamp; cast it")
+            problems.append(f"{option}={sql!r} has type {field.dataType.simpleString()}; cast it to timestamp")
     return problems
 
 
+def hashes(seed: int) -> list[Column]:
+    """Two 64-bit hashes of a record's key and value. Records with equal hashes count as equal, so that Spark does not have to
+    shuffle values. That is wrong with a probability of 2^-128 for each change.
+
+    xxhash64 alone is not enough: pairs of values are known whose hashes are equal with every seed, and others are computed
+    easily. Nobody knows such a pair for SHA-256. The seed protects checksums, which are the XOR of hashes.
+
+    Args:
+        seed: a random number of the topic. Hashes are comparable only if their seeds are equal.
+    """
+    of_bytes = F.sha2(F.concat(KEY, F.coalesce(VALUE, F.lit(b""))), 256)
+    # The size tells where the key ends, and null from an empty value.
+    return [F.xxhash64(F.lit(seed).cast("long"), F.lit(number), F.octet_length(VALUE), of_bytes) for number in (1, 2)]
+
+
 def key_hash() -> Column:
-    """Of rows and snapshots alike."""
+    """The hash that assigns a key to a bucket, for rows of the SELECT and of snapshots. Keys with equal hashes may differ."""
     return F.xxhash64(KEY)
 
 
 def size() -> Column:
-    """Bytes of a record's key and value together."""
+    """The size of a record's key and value in bytes."""
     return F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))
 
 
 def extras(frame: DataFrame) -> list[str]:
-    """The columns that a record has beside key, value and partition, where the options ask for them."""
+    """The optional columns of a record that `frame` has: headers and timestamp."""
     return [name for name in (HEADERS, TIMESTAMP) if name in frame.columns]
 
 
 def _timestamp(sql: str) -> Column:
-    """The record's time; Kafka has none before 1970, and null is the time of the write."""
-    message = f"record_timestamp={sql!r} is before 1970, which Kafka can't carry: "
+    """The timestamp of the record. Kafka has no timestamps before 1970; NULL means the time of the write."""
+    message = f"record_timestamp={sql!r} is before 1970, which Kafka does not support: "
     refused = F.raise_error(F.concat(F.lit(message), F.expr(sql).cast("string")))
     return F.when(F.unix_millis(F.expr(sql)) < 0, refused).otherwise(F.expr(sql))
 
 
 def _headers(headers: Mapping[str, str]) -> Column:
-    """The headers of a record; one whose expression is null is left out."""
+    """The headers of a record. A header whose expression is NULL is omitted."""
     pairs = [
         F.struct(F.lit(name).alias("key"), F.expr(sql).cast("string").cast("binary").alias("value"))
         for name, sql in headers.items()

@@ -1,6 +1,6 @@
-"""`grants: {select: […]}` of a topic's model as Kafka's READ ACLs: added and revoked as dbt does with a table's grants.
+"""Applies `grants: {select: […]}` of a model to its topic as READ ACLs: adds and revokes them as dbt does with a table's grants.
 
-Leaves the relations of Spark's catalog, which knows no users, to whoever runs it.
+Relations in Spark's catalog get no grants, because the catalog has no users.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SELECT = "select"
 
 
 def check(model: str, grants: Mapping[str, Sequence[str] | str]) -> list[str] | None:
-    """The principals that may read, or None where the model says nothing about it."""
+    """The principals to which the model grants `select`; None if it has no grants."""
     others = sorted(name for name in grants if name.lower() != SELECT)
     if others:
-        raise OptionsError(f"{model}: grants has {', '.join(others)}: a topic can be read, so only '{SELECT}' is allowed")
+        raise OptionsError(f"{model}: grants has {', '.join(others)}: only '{SELECT}' is allowed for a topic")
     if not grants:
         return None
     [names] = grants.values()
@@ -28,22 +28,23 @@ def check(model: str, grants: Mapping[str, Sequence[str] | str]) -> list[str] | 
 
 
 def apply(admin: KafkaAdminClient, topic: str, principals: Sequence[str]) -> list[str]:
-    """Make those who may read the topic the given ones.
+    """Give READ on the topic to these principals and revoke it from all others.
 
     Returns:
-        What could not be done, as a warning.
+        Warnings.
     """
     try:
         found, _ = admin.describe_acls(_read(ACLFilter, topic, None))
     except SecurityDisabledError:
-        return [f"topic '{topic}': grants have no effect, because the cluster has no authorizer: everybody may read it"]
+        return [f"topic '{topic}': grants have no effect, because the cluster has no authorizer: every user can read it"]
     except KafkaError as error:
-        reason = f"{type(error).__name__}; grants need ALTER on the cluster"
-        raise UpsertKafkaError(f"topic '{topic}': its ACLs could not be read: {reason}") from error
-    now = {acl.principal for acl in found}
-    results = admin.create_acls([_read(ACL, topic, name) for name in principals if name not in now])
+        raise UpsertKafkaError(
+            f"topic '{topic}': its ACLs could not be read: {type(error).__name__}. Grants need ALTER on the cluster."
+        ) from error
+    current = {acl.principal for acl in found}
+    results = admin.create_acls([_read(ACL, topic, name) for name in principals if name not in current])
     failed = [failure.__name__ for failure in results["failed"]]
-    for _, _, failure in admin.delete_acls([_read(ACLFilter, topic, name) for name in sorted(now - set(principals))]):
+    for _, _, failure in admin.delete_acls([_read(ACLFilter, topic, name) for name in sorted(current - set(principals))]):
         failed += [failure.__name__] if failure is not NoError else []
     if failed:
         raise UpsertKafkaError(f"topic '{topic}': its ACLs could not be changed: {', '.join(failed)}")

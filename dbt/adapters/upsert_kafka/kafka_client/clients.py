@@ -1,7 +1,7 @@
-"""How each client reaches one cluster: Spark's source and sink, views of later processes, kafka-python's clients.
+"""Connection settings of one cluster for each client: Spark's source and sink, catalog tables, kafka-python's clients.
 
-The one place that decides where secrets are kept out of what others can read. Leaves to `kafka_properties` which client takes
-which property and to `kafka_python` what kafka-python calls it.
+The only module that decides where secrets are replaced by references. Leaves to `kafka_properties` which client takes which
+property and to `kafka_python` what kafka-python calls it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +19,27 @@ from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from dbt.adapters.upsert_kafka import embedded, kafka_properties, kafka_python, login
+from dbt.adapters.upsert_kafka import embedded, kafka_properties
 from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, MissingRightError
+from dbt.adapters.upsert_kafka.kafka_client import kafka_python, login
+from dbt.adapters.upsert_kafka.kafka_client.internals import close_connections
 
 logger = AdapterLogger("upsert_kafka")
-# What goes wrong in a client reaches the user as an error of ours, once.
+# kafka-python logs every failed connection. Users see one error of this adapter instead.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 READER_DEFAULTS = {
-    # Spark's own defaults read a topic at half the speed.
+    # With Kafka's defaults Spark reads a topic at half the speed.
     "max.poll.records": "20000",
     "max.partition.fetch.bytes": str(16 * 1024 * 1024),
     "fetch.max.bytes": str(64 * 1024 * 1024),
-    # Every task asks once more than there are records, and would wait half a second for others to come.
+    # The last fetch of every task is empty; the default would make it wait for half a second.
     "fetch.max.wait.ms": "10",
     "isolation.level": "read_committed",
 }
 BOOTSTRAP_TIMEOUT_MS = 20_000
-# Kafka's own config providers. Their aliases are none of those that Spark SQL would resolve itself (env, system, …).
+# Kafka's config providers. Their aliases must not be names that Spark SQL substitutes itself (env, system, …).
 FROM_ENVIRONMENT, FROM_FILE = "dbtenv", "dbtfile"
 PROVIDERS = {
     "config.providers": f"{FROM_ENVIRONMENT},{FROM_FILE}",
@@ -47,7 +49,7 @@ PROVIDERS = {
 
 
 def export_secrets(credentials: UpsertKafkaCredentials) -> dict[str, str]:
-    """Hand the profile's secrets to the JVM that will be started, through its environment and nowhere else.
+    """Put the profile's secrets into this process's environment, which the JVM inherits.
 
     Returns:
         The variables, which the executors of a cluster need too.
@@ -58,23 +60,23 @@ def export_secrets(credentials: UpsertKafkaCredentials) -> dict[str, str]:
 
 
 def secret_variables(credentials: UpsertKafkaCredentials) -> dict[str, str]:
-    """The profile's secrets by the environment variables in which Spark's processes look for them."""
+    """The profile's secrets by the names of the environment variables from which Spark's processes read them."""
     return {_variable(name): value for name, value in credentials.kafka.items() if kafka_properties.holds_secret(name)}
 
 
 def _variable(name: str) -> str:
-    # Spark redacts what is called a secret in its UI and event log.
+    # Spark redacts variables with SECRET in their name in its UI and event log.
     return "DBT_UPSERT_KAFKA_SECRET_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
 @dataclass(frozen=True)
 class KafkaSettings:
-    """How to reach one cluster: the profile's properties with the model's on top, in the spelling of Java's clients."""
+    """Address and client properties of one cluster, named as in Java. A model's properties override the profile's."""
 
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     address_file: Path | None = None
-    """Where the embedded broker's address stands, which may be another in the next process."""
+    """The file with the embedded broker's address, which may change from one process to the next."""
 
     @classmethod
     def of(
@@ -83,7 +85,7 @@ class KafkaSettings:
         bootstrap_servers: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> KafkaSettings:
-        """The profile's cluster, or a model's own; the embedded broker is up when this returns."""
+        """The settings of the profile's cluster, or of the model's own. Starts the embedded broker if it is used."""
         merged = {**credentials.kafka, **(properties or {})}
         servers = bootstrap_servers or credentials.bootstrap_servers
         if servers != EMBEDDED:
@@ -95,8 +97,12 @@ class KafkaSettings:
             file.write_text(line)
         return cls(address, merged, file)
 
+    def committed(self) -> KafkaSettings:
+        """The same cluster for readers of a sink's topic: they see committed records only, whatever the profile says."""
+        return replace(self, properties={**self.properties, "isolation.level": "read_committed"})
+
     def catalog(self) -> dict[str, str]:
-        """Options for a catalog table that a later process reads: no secret, and no address that may be another by then."""
+        """Options for a catalog table, which later processes read: references instead of secrets and of a changing address."""
         options = self.spark_source()
         if self.address_file is not None:
             options |= {
@@ -115,7 +121,7 @@ class KafkaSettings:
 
     @property
     def user(self) -> str:
-        """Who the cluster takes us for, in messages."""
+        """The user that the cluster authenticates, for messages."""
         return kafka_python.user(self.properties)
 
     def python_client(self) -> dict[str, Any]:
@@ -124,7 +130,11 @@ class KafkaSettings:
 
     @contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
-        """An admin client that is closed afterwards; a cluster out of reach is one clear line."""
+        """An admin client that is closed on exit. It may be idle: it reconnects if the broker closed its connections.
+
+        Raises:
+            KafkaUnreachableError: no broker answered, or one refused the login.
+        """
         arguments = self.python_client()
         login.check(arguments, self.user)
         try:
@@ -133,16 +143,14 @@ class KafkaSettings:
             logger.debug(f"admin client: {error!r}")
             raise KafkaUnreachableError(
                 f"No Kafka broker answered at '{self.bootstrap_servers}' ({type(error).__name__}): "
-                "check bootstrap_servers and the kafka: block of your profile, and that the cluster is up"
+                "check bootstrap_servers and the kafka: block of your profile, and that the cluster is running"
             ) from error
         try:
             yield client
         except MissingRightError as error:
-            raise error.of(self.user) from None
+            raise error.for_user(self.user) from None
         finally:
-            # kafka-python fails at a socket that is waited for both ways when it is closed; closed it is all the same.
-            with suppress(OSError):
-                client.close()
+            close_connections(client)
 
     def _spark(self, properties: Mapping[str, str]) -> dict[str, str]:
         secrets = {

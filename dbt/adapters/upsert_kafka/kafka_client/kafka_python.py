@@ -1,6 +1,7 @@
-"""Kafka client properties, in the spelling of Java's clients, as arguments of kafka-python's.
+"""Translates client properties with the names of Java's clients to arguments of kafka-python's clients.
 
-The one place that knows what Java's names and forms are called there. The arguments can be sent to Spark's workers.
+The arguments can be pickled and sent to Spark workers. Leaves to `keystores` how certificates are read, to `tls` and `oauth` how
+they are used.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
-from kafka import KafkaAdminClient
-from kafka.net.sasl import SASL_MECHANISMS
-
-from dbt.adapters.upsert_kafka import kafka_properties, keystores, tls
+from dbt.adapters.upsert_kafka import kafka_properties
 from dbt.adapters.upsert_kafka.errors import OptionsError
-from dbt.adapters.upsert_kafka.oauth import TokenProvider
-from dbt.adapters.upsert_kafka.tls import Tls
+from dbt.adapters.upsert_kafka.kafka_client import keystores, tls
+from dbt.adapters.upsert_kafka.kafka_client.internals import ADMIN_DEFAULTS, SASL_MECHANISMS
+from dbt.adapters.upsert_kafka.kafka_client.oauth import TokenProvider
+from dbt.adapters.upsert_kafka.kafka_client.tls import Tls
 
 JAAS_ENTRY = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
-# Java's default of sasl.mechanism.
+# GSSAPI is the default of sasl.mechanism in Java's clients.
 KERBEROS, OAUTH = "GSSAPI", "OAUTHBEARER"
 
 
@@ -27,32 +27,32 @@ def arguments(bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str
     """Arguments for any of kafka-python's clients.
 
     Raises:
-        OptionsError: a property that only Java's clients can follow, or certificates that can't be read.
+        OptionsError: a property that only Java's clients support, or certificates that can't be read.
     """
     given = kafka_properties.split(properties).admin
     for name, value in given.items():
         if "${" in value:
             raise OptionsError(
-                f"properties: {name} refers to a config provider, which only Java's clients can ask; "
-                "put it into the kafka: block of your profile, for example with env_var()"
+                f"properties: {name} refers to a config provider, which only Java's clients support. "
+                "Put it into the kafka: block of your profile, for example with env_var()."
             )
-    made: dict[str, Any] = {"bootstrap_servers": [server.strip() for server in bootstrap_servers.split(",")]}
+    result: dict[str, Any] = {"bootstrap_servers": [server.strip() for server in bootstrap_servers.split(",")]}
     for name, value in given.items():
         argument = name.replace(".", "_")
-        if not name.startswith("ssl.") and argument in KafkaAdminClient.DEFAULT_CONFIG:
-            made[argument] = int(value) if isinstance(KafkaAdminClient.DEFAULT_CONFIG[argument], int) else value
+        if not name.startswith("ssl.") and argument in ADMIN_DEFAULTS:
+            result[argument] = int(value) if isinstance(ADMIN_DEFAULTS[argument], int) else value
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if "security.protocol" in given:
-        made["security_protocol"] = protocol
+        result["security_protocol"] = protocol
     if protocol in ("SSL", "SASL_SSL"):
-        made["ssl_context"] = _tls(given)
+        result["ssl_context"] = _tls(given)
     if protocol.startswith("SASL"):
-        made |= _sasl(given)
-    return made
+        result |= _sasl(given)
+    return result
 
 
 def user(properties: Mapping[str, str]) -> str:
-    """Who the cluster takes this client for, as far as the properties tell."""
+    """The user that the cluster authenticates, as far as the properties name one."""
     entries = jaas_entries(properties)
     name = entries.get("username") or entries.get("clientId") or properties.get("sasl.oauthbearer.client.credentials.client.id")
     if name and properties.get("security.protocol", "").upper().startswith("SASL"):
@@ -62,19 +62,18 @@ def user(properties: Mapping[str, str]) -> str:
 
 def jaas_entries(properties: Mapping[str, str]) -> dict[str, str]:
     """The options of the login module in `sasl.jaas.config`."""
-    found = {}
+    entries = {}
     for match in JAAS_ENTRY.finditer(properties.get("sasl.jaas.config", "")):
         quoted = next((value for value in match.groups()[1:3] if value is not None), None)
-        found[match[1]] = match[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-    return found
+        entries[match[1]] = match[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+    return entries
 
 
 def _sasl(given: Mapping[str, str]) -> dict[str, Any]:
     mechanism = given.get("sasl.mechanism", KERBEROS)
     if mechanism not in SASL_MECHANISMS:
         raise OptionsError(
-            f"kafka: sasl.mechanism is '{mechanism}': must be one of {', '.join(sorted(SASL_MECHANISMS))}, "
-            "in the spelling of the broker"
+            f"kafka: sasl.mechanism is '{mechanism}': must be one of {', '.join(sorted(SASL_MECHANISMS))}, in upper case"
         )
     entries = jaas_entries(given)
     if mechanism == OAUTH:
@@ -98,7 +97,8 @@ def _token_provider(given: Mapping[str, str], entries: Mapping[str, str]) -> Tok
     url = given.get("sasl.oauthbearer.token.endpoint.url")
     if not url:
         raise OptionsError(
-            f"kafka: sasl.mechanism {OAUTH} needs sasl.oauthbearer.token.endpoint.url: a token endpoint, or a file: with a token"
+            f"kafka: sasl.mechanism {OAUTH} needs sasl.oauthbearer.token.endpoint.url: the URL of a token endpoint, "
+            "or a file: URL of a file with a token"
         )
     credentials = "sasl.oauthbearer.client.credentials.client."
     return TokenProvider(
@@ -127,27 +127,31 @@ def _tls(given: Mapping[str, str]) -> Tls:
         else:
             passwords = given.get("ssl.keystore.password"), given.get("ssl.key.password")
             identity = keystores.read("ssl.keystore.location", path, kind, *passwords).identity
-    made = Tls(
-        authorities,
-        identity,
-        given.get("ssl.key.password"),
-        given.get("ssl.endpoint.identification.algorithm", "https").lower() == "https",
-        tuple(name.strip() for name in given.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")),
-        _ciphers(given.get("ssl.cipher.suites", "")),
+    result = Tls(
+        authorities=authorities,
+        identity=identity,
+        password=given.get("ssl.key.password"),
+        checks_host=given.get("ssl.endpoint.identification.algorithm", "https").lower() == "https",
+        protocols=tuple(name.strip() for name in given.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")),
+        ciphers=_ciphers(given.get("ssl.cipher.suites", "")),
     )
     try:
-        tls.context(made)
+        tls.context(result)
     except (ssl.SSLError, KeyError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)
         raise OptionsError(
             f"kafka: ssl.* can't be used ({str(reason).replace('_', ' ').lower()}): check the certificates, the key and "
             "ssl.key.password, ssl.enabled.protocols and ssl.cipher.suites"
         ) from None
-    return made
+    return result
 
 
 def _ciphers(suites: str) -> str | None:
-    """OpenSSL's names of TLS 1.2 suites; those of TLS 1.3 are always on there."""
-    names = [name.strip() for name in suites.split(",") if "_WITH_" in name]
-    spelled = [re.sub(r"(AES|CAMELLIA)_(\d+)", r"\1\2", name.removeprefix("TLS_").replace("WITH_", "")) for name in names]
-    return ":".join(re.sub("(POLY1305)_SHA256", r"\1", name).replace("_", "-") for name in spelled) or None
+    """OpenSSL's names of the TLS 1.2 suites. OpenSSL always enables those of TLS 1.3.
+
+    >>> _ciphers("TLS_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
+    'ECDHE-RSA-AES128-GCM-SHA256'
+    """
+    names = [name.strip().removeprefix("TLS_").replace("WITH_", "") for name in suites.split(",") if "_WITH_" in name]
+    names = [re.sub(r"(AES|CAMELLIA)_(\d+)", r"\1\2", name) for name in names]
+    return ":".join(re.sub("(POLY1305)_SHA256", r"\1", name).replace("_", "-") for name in names) or None

@@ -1,63 +1,67 @@
-"""Whether a secured cluster lets this client in, asked once in a process and told with the reason.
+"""Logs in to a secured cluster once per process, and reports why a broker refuses the client.
 
-kafka-python's clients would go on trying without a word, and many refused logins lock an account. A cluster that does not answer
-at all is not judged here: that is for who connects next.
+kafka-python's clients retry a refused login without an error, and repeated refusals may lock an account. A broker that does not
+answer at all is no error here: the client that connects next reports it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import pickle
+import ssl
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 from kafka.errors import KafkaError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
 
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError
+from dbt.adapters.upsert_kafka.kafka_client.internals import (
+    close_connections,
+    handshake_error,
+    is_disconnect,
+    open_connections,
+    tls_alert,
+)
 
 logger = AdapterLogger("upsert_kafka")
 
 TIMEOUT_MS = 10_000
-CLOSED = "socket disconnected"
 
-_let_in: set[bytes] = set()
+_accepted: set[bytes] = set()
+"""Hashes of the client arguments with which a broker accepted a login."""
 
 
 def check(arguments: Mapping[str, Any], user: str) -> None:
     """Log in to the first server that answers.
 
     Args:
-        arguments: kafka-python's, of a client to be.
-        user: who that is, in messages.
+        arguments: kafka-python's client arguments.
+        user: the client's user, for messages.
 
     Raises:
         KafkaUnreachableError: a server refuses this client.
     """
-    who = hashlib.sha256(pickle.dumps(arguments)).digest()
-    if "security_protocol" not in arguments or who in _let_in:
+    digest = hashlib.sha256(pickle.dumps(arguments)).digest()
+    if "security_protocol" not in arguments or digest in _accepted:
         return
     for server in arguments["bootstrap_servers"]:
         error = _connect(arguments, server)
-        if error is not None and CLOSED in str(error):
-            # What a broker does that refuses, and its answer may be lost; one that is just stopped does it once.
+        if error is not None and is_disconnect(error):
+            # A broker that refuses a login closes the connection, and its answer may be lost. A second try often gets the answer;
+            # a broker that was shutting down no longer accepts the connection.
             error = _connect(arguments, server)
         if error is None:
-            _let_in.add(who)
+            _accepted.add(digest)
             return
         logger.debug(f"connection to {server}: {error!r}")
-        if reason := _refusal(error, user, arguments.get("sasl_mechanism")):
-            raise KafkaUnreachableError(f"Kafka at '{server}': {reason} in the kafka: block of your profile")
+        if refusal := _refusal(error, user, arguments.get("sasl_mechanism")):
+            raise KafkaUnreachableError(f"Kafka at '{server}': {refusal} in the kafka: block of your profile")
 
 
 def _connect(arguments: Mapping[str, Any], server: str) -> KafkaError | None:
-    """Connect to one server and leave again."""
-    single = {**arguments, "bootstrap_servers": [server]}
-    net = NetworkSelector(**single)
-    manager = KafkaConnectionManager(net, **single)
+    """Connect to one server and disconnect; returns the error if that failed."""
+    net, manager = open_connections({**arguments, "bootstrap_servers": [server]})
 
     async def connected() -> None:
         await manager.get_connection(manager.cluster.bootstrap_brokers()[0].node_id, TIMEOUT_MS)
@@ -67,28 +71,28 @@ def _connect(arguments: Mapping[str, Any], server: str) -> KafkaError | None:
     except KafkaError as error:
         return error
     finally:
-        # kafka-python fails at a socket that is waited for both ways when it is closed; closed it is all the same.
-        with suppress(OSError):
-            manager.close()
-        with suppress(OSError):
-            net.close()
+        close_connections(manager, net)
     return None
 
 
 def _refusal(error: KafkaError, user: str, mechanism: str | None) -> str | None:
-    """Why, and what to check; None where the server only did not answer."""
-    text = str(error)
-    detail = text.split(" (_ssl")[0].split("] ")[-1].rstrip(".")
+    """Why the server refused the client and what to check; None if the server only did not answer."""
     if isinstance(error, SaslAuthenticationFailedError):
         return f"the broker refused {user} ({mechanism}): check sasl.*"
     if isinstance(error, UnsupportedSaslMechanismError):
-        return f"the broker takes no sasl.mechanism {mechanism} at this address: check it"
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        return f"its certificate is not trusted ({detail.split('verify failed: ')[-1]}): check ssl.truststore.*"
-    if "Handshake failed" in text:
-        return f"the TLS handshake failed ({detail}): check security.protocol and ssl.*"
-    if "ALERT" in text:
-        return f"the broker refused the client's certificate ({detail}): check ssl.keystore.*"
-    if mechanism and CLOSED in text:
+        return f"the broker does not support sasl.mechanism {mechanism} on this listener: check sasl.mechanism"
+    if failed := handshake_error(error):
+        if isinstance(failed, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted ({failed.verify_message}): check ssl.truststore.*"
+        return f"the TLS handshake failed ({_reason(failed)}): check security.protocol and ssl.*"
+    if alert := tls_alert(error):
+        return f"the broker refused the client's certificate ({_reason(alert)}): check ssl.keystore.*"
+    if mechanism and is_disconnect(error):
         return f"the broker closed the connection when {user} logged in ({mechanism}): check security.protocol and sasl.*"
     return None
+
+
+def _reason(error: OSError) -> str:
+    """The error without OpenSSL's file and line numbers."""
+    code = getattr(error, "reason", None)
+    return str(code).replace("_", " ").lower() if code else error.strerror or type(error).__name__

@@ -1,6 +1,6 @@
-"""Tokens for SASL/OAUTHBEARER as Java's client gets them: from a token endpoint by client credentials, or from a file.
+"""Tokens for SASL/OAUTHBEARER, from the same places as in Java's client: a token endpoint with client credentials, or a file.
 
-Runs in Spark's Python workers too, where this package may not be installed: it imports nothing of its neighbours.
+Spark workers get this module by value, because this package may not be installed there: it imports no neighbour but `internals`.
 """
 
 from __future__ import annotations
@@ -14,39 +14,40 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from kafka.errors import SaslAuthenticationFailedError
-from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from dbt.adapters.upsert_kafka.kafka_client.internals import AbstractTokenProvider
 
 TIMEOUT_SECONDS = 30
-LIFETIME_SECONDS = 300
-"""Of a token whose endpoint does not say."""
-FRESH = 0.8
-"""Part of its lifetime for which a token is used again, as Java's client does."""
+DEFAULT_LIFETIME_SECONDS = 300
+"""The lifetime of a token if the endpoint's answer has no expires_in."""
+REFRESH_FACTOR = 0.8
+"""A token is reused for this part of its lifetime, as in Java's client (sasl.login.refresh.window.factor)."""
 
 
 @dataclass
 class TokenProvider(AbstractTokenProvider):
-    """One client of one token endpoint; asks again when the token grows old."""
+    """Gets tokens for one client from one endpoint, and a new one before the last one expires."""
 
     url: str
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str = ""
     _token: str = field(default="", repr=False)
-    _until: float = 0.0
+    _refresh_at: float = 0.0
 
     def token(self) -> str:
         if urlsplit(self.url).scheme == "file":
             with open(unquote(urlsplit(self.url).path)) as file:
                 return file.read().strip()
-        if time.monotonic() >= self._until:
-            self._token, lifetime = self._ask()
-            self._until = time.monotonic() + FRESH * lifetime
+        if time.monotonic() >= self._refresh_at:
+            self._token, lifetime = self._request()
+            self._refresh_at = time.monotonic() + REFRESH_FACTOR * lifetime
         return self._token
 
     def extensions(self) -> dict[str, str]:
         return {}
 
-    def _ask(self) -> tuple[str, float]:
+    def _request(self) -> tuple[str, float]:
         scope = {"scope": self.scope} if self.scope else {}
         body = urlencode({"grant_type": "client_credentials", **scope}).encode()
         user_info = f"{quote(self.client_id, safe='')}:{quote(self.client_secret, safe='')}"
@@ -56,10 +57,10 @@ class TokenProvider(AbstractTokenProvider):
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
                 answer = json.load(response)
-            return str(answer["access_token"]), float(answer.get("expires_in", LIFETIME_SECONDS))
+            return str(answer["access_token"]), float(answer.get("expires_in", DEFAULT_LIFETIME_SECONDS))
         except urllib.error.HTTPError as error:
             reason = f"HTTP {error.code}"
         except (OSError, ValueError, KeyError, TypeError) as error:
-            # Not its text: an answer that is no token may still hold one.
+            # The error's text is not shown: it may contain a part of the answer, and so a token.
             reason = type(error).__name__ if not isinstance(error, urllib.error.URLError) else str(error.reason)
         raise SaslAuthenticationFailedError(f"no token for client '{self.client_id}' from {self.url}: {reason}")

@@ -1,6 +1,6 @@
-"""A client of Confluent's Schema Registry API: look up, check and register schemas; ids are asked for once a process.
+"""A client of Confluent's Schema Registry API: looks up, checks and registers schemas, and caches their ids per process.
 
-Every failure is one line with the registry, the subject and what to do. Leaves to `formats.avro_confluent` what a schema is.
+Every error is one line with the registry, the subject and what to do. Leaves to `formats.avro_confluent` what a schema contains.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ SETTINGS = (
 _TIMEOUT = (10, 30)
 _NOT_FOUND, _CONFLICT = 404, 409
 _UNAUTHORIZED = (401, 403)
-_LONGEST_REASON = 400
+_MAX_REASON_LENGTH = 400
 
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """Where a registry is and how to be let in."""
+    """URLs and credentials of a registry."""
 
     urls: tuple[str, ...]
     user_info: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     truststore: str | None = None
-    """A PEM file of authorities."""
+    """A PEM file with the trusted certificates."""
     keystore: str | None = None
-    """A PEM file with the client's certificate and its key."""
+    """A PEM file with the client's certificate and key."""
 
     @classmethod
     def of(cls, profile: Mapping[str, Any], options: Mapping[str, Any]) -> RegistrySettings:
-        """The profile's `schema_registry`, with what a model's options say instead.
+        """The profile's `schema_registry`, overridden by a model's options.
 
-        The profile may spell a name as Flink does (`basic-auth.user-info`) or as Confluent's clients do (`basic.auth.user.info`).
+        The profile may use the names of Flink (`basic-auth.user-info`) or of Confluent's clients (`basic.auth.user.info`).
         """
         merged = {re.sub(r"[.-]", "_", name): str(value) for name, value in profile.items()}
         if unknown := sorted(set(merged) - set(SETTINGS)):
             raise SchemaRegistryError(
-                f"schema_registry in the profile has no setting '{unknown[0]}': it takes {', '.join(SETTINGS)}"
+                f"schema_registry in the profile: unknown setting '{unknown[0]}'; known settings: {', '.join(SETTINGS)}"
             )
         merged |= {name: str(options[name]) for name in SETTINGS if options.get(name) is not None}
         if not merged.get("url"):
@@ -64,9 +64,7 @@ class RegistrySettings:
             raise SchemaRegistryError("basic_auth_credentials_source=SASL_INHERIT is not supported: set basic_auth_user_info")
         for name in ("ssl_truststore_location", "ssl_keystore_location"):
             if merged.get(name, "").lower().endswith((".jks", ".p12", ".pfx")):
-                raise SchemaRegistryError(
-                    f"{name} is '{merged[name]}': the registry's client takes PEM files, convert it (keytool, openssl)"
-                )
+                raise SchemaRegistryError(f"{name} is '{merged[name]}': must be a PEM file. Convert it with keytool and openssl.")
         urls, user_info = [], merged.get("basic_auth_user_info")
         for url in merged["url"].split(","):
             parts = urlsplit(url.strip().rstrip("/"))
@@ -75,83 +73,83 @@ class RegistrySettings:
                 parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
             urls.append(urlunsplit(parts))
         return cls(
-            tuple(urls),
-            user_info,
-            merged.get("bearer_auth_token"),
-            merged.get("ssl_truststore_location"),
-            merged.get("ssl_keystore_location"),
+            urls=tuple(urls),
+            user_info=user_info,
+            token=merged.get("bearer_auth_token"),
+            truststore=merged.get("ssl_truststore_location"),
+            keystore=merged.get("ssl_keystore_location"),
         )
 
 
 class SchemaRegistry:
-    """One registry. `connect` shares one per settings, and with it the ids that are known already."""
+    """One registry. `connect` returns the same object for the same settings, so that ids are cached."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self.settings = settings
         self._ids: dict[tuple[str, str], int] = {}
 
     def find(self, subject: str, schema: str) -> int | None:
-        """The id of this very schema under the subject, if it is registered there."""
+        """The id of the schema under the subject; None if it is not registered there."""
         if (subject, schema) not in self._ids:
-            status, answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}", {"schema": schema})
+            status, answer = self._request("POST", f"/subjects/{quote(subject, safe='')}", {"schema": schema})
             if _is_missing(status, answer):
                 return None
             self._ids[subject, schema] = int(self._checked(status, answer, subject)["id"])
         return self._ids[subject, schema]
 
     def check(self, subject: str, schema: str) -> None:
-        """Raise if the registry would refuse the schema; changes nothing."""
+        """Raise SchemaRegistryError if the registry would refuse the schema. Registers nothing."""
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
-        status, answer = self._ask("POST", path, {"schema": schema})
+        status, answer = self._request("POST", path, {"schema": schema})
         if not _is_missing(status, answer) and not self._checked(status, answer, subject).get("is_compatible", True):
             raise self._incompatible(subject, "; ".join(answer.get("messages") or []))
 
     def register(self, subject: str, schema: str) -> int:
-        """The id of the schema under the subject, registered if it was not."""
+        """Register the schema under the subject if necessary; returns its id."""
         if (found := self.find(subject, schema)) is not None:
             return found
-        status, answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema})
+        status, answer = self._request("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema})
         if status == _CONFLICT:
             raise self._incompatible(subject, str(answer.get("message", "")))
         self._ids[subject, schema] = int(self._checked(status, answer, subject)["id"])
         return self._ids[subject, schema]
 
     def schemas(self, subject: str) -> dict[int, str]:
-        """Every version under the subject, by id; none if there is no such subject."""
+        """All versions of the subject by schema id; empty if the subject does not exist."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        status, versions = self._ask("GET", path)
+        status, versions = self._request("GET", path)
         if _is_missing(status, versions):
             return {}
         found = {}
         for version in self._checked(status, versions, subject):
-            status, answer = self._ask("GET", f"{path}/{version}")
+            status, answer = self._request("GET", f"{path}/{version}")
             answer = self._checked(status, answer, subject)
             found[int(answer["id"])] = str(answer["schema"])
         return found
 
     def _incompatible(self, subject: str, reason: str) -> SchemaRegistryError:
-        reason = re.sub(r"^([\w$]+\.)+\w*Exception:\s*", "", " ".join(reason.split()))[:_LONGEST_REASON]
+        reason = re.sub(r"^([\w$]+\.)+\w*Exception:\s*", "", " ".join(reason.split()))[:_MAX_REASON_LENGTH]
         return SchemaRegistryError(
             f"Schema registry {self.settings.urls[0]}: subject '{subject}' refuses the schema of these columns as incompatible"
-            f"{': ' + reason.rstrip('.') if reason else ''}. Nothing was written. Change the columns, relax the compatibility of "
-            "the subject, or name another one (key_avro_confluent_subject, value_avro_confluent_subject)"
+            f"{': ' + reason.rstrip('.') if reason else ''}. Nothing was written. Change the columns, relax the subject's "
+            "compatibility, or use another subject (key_avro_confluent_subject, value_avro_confluent_subject)."
         )
 
     def _checked(self, status: int, answer: Any, subject: str) -> Any:
         if status in _UNAUTHORIZED:
             raise SchemaRegistryError(
-                f"Schema registry {self.settings.urls[0]}: not let in (HTTP {status}) for subject '{subject}': "
+                f"Schema registry {self.settings.urls[0]}: access to subject '{subject}' was denied (HTTP {status}): "
                 "check basic_auth_user_info or bearer_auth_token in schema_registry of the profile"
             )
         if status >= 300:
             reason = answer.get("message", "") if isinstance(answer, dict) else ""
             raise SchemaRegistryError(
                 f"Schema registry {self.settings.urls[0]}: HTTP {status} for subject '{subject}': "
-                f"{' '.join(str(reason).split())[:_LONGEST_REASON] or 'no reason given; is this the address of its API?'}"
+                f"{' '.join(str(reason).split())[:_MAX_REASON_LENGTH] or 'no reason given. Check the URL of its API.'}"
             )
         return answer
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
+    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
         headers = {"Accept": "application/vnd.schemaregistry.v1+json", "Content-Type": "application/vnd.schemaregistry.v1+json"}
         if self.settings.token:
             headers["Authorization"] = f"Bearer {self.settings.token}"
@@ -183,12 +181,16 @@ class SchemaRegistry:
 
 
 def _is_missing(status: int, answer: Any) -> bool:
-    """Whether the registry says that it has no such subject or schema; a 404 of any other server has no such code."""
-    return status == _NOT_FOUND and isinstance(answer, dict) and str(answer.get("error_code", "")).startswith("404")
+    """Whether the subject, version or schema does not exist.
+
+    The registry's error code says so: 40401, 40402, 40403 and others, or 404 itself. A 404 of another server has no code.
+    """
+    code = answer.get("error_code") if isinstance(answer, dict) else None
+    return status == _NOT_FOUND and isinstance(code, int) and _NOT_FOUND in (code, code // 100)
 
 
 def _cause(error: BaseException | None) -> str:
-    """The innermost reason in a few words: requests wraps what the network said several times."""
+    """The text of the innermost error: requests wraps the network's error several times."""
     while error is not None and (inner := error.__context__ or error.__cause__) is not None:
         error = inner
     return " ".join(str(error).split())[:200] or type(error).__name__
@@ -199,6 +201,6 @@ _lock = threading.Lock()
 
 
 def connect(settings: RegistrySettings) -> SchemaRegistry:
-    """The process's client of this registry."""
+    """The client of this registry, one per process."""
     with _lock:
         return _registries.setdefault(settings, SchemaRegistry(settings))

@@ -1,13 +1,13 @@
-"""What `dbt docs generate` knows of a relation: its columns, its comments and its statistics, a topic's own among them.
+"""The catalog of `dbt docs generate`: columns, comments and statistics of a relation, and those of its topic.
 
-Leaves to `topics` how a topic is asked, and to `views` what a run left in the catalog.
+Leaves to `topics` the requests to the cluster, and to `state` what the last run recorded.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
@@ -16,63 +16,70 @@ from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from dbt.adapters.upsert_kafka import records, topics, views
+from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka.catalog.reading import METADATA
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.formats import records
+from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.topics import Statistics
+from dbt.adapters.upsert_kafka.operations.environment import Environment, trusted
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.options.table import KAFKA
-from dbt.adapters.upsert_kafka.reading import METADATA
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.topics import Statistics
+from dbt.adapters.upsert_kafka.state.record import StateRecord, time_text
 
 logger = AdapterLogger("upsert_kafka")
 
 DESCRIPTIONS = {
-    "topic": "the Kafka topic that this relation is",
+    "topic": "the Kafka topic that this relation shows",
     "partitions": "",
-    "records": "messages between the first and the last offset; compaction may have removed some of them",
-    "keys": "live ones, known while nobody else wrote since the last publication",
+    "records": "records between the first and the last offset; compaction may have removed some of them",
+    "keys": "keys with a value; known while no other writer wrote since the last run",
     "bytes": "on the brokers' disks, all replicas together",
     "cleanup policy": "",
     "retention": "",
-    "last record": "the timestamp of the newest message",
-    "last publication": "when a run of this project last wrote to the topic",
-    "lag": "messages of other writers since then",
-    # The site of `dbt docs` shows all of these in one line, by name: what is long comes last.
-    "topic key schema": "of avro",
-    "topic value schema": "of avro",
+    "last record": "the timestamp of the newest record",
+    "last publication": "when a run last compared the topic with its SELECT and wrote the difference",
+    "lag": "records of other writers since the last publication",
+    # The site of `dbt docs` shows all of these in one line, sorted by name: long texts come last.
+    "topic key schema": "the Avro schema of the keys",
+    "topic value schema": "the Avro schema of the values",
 }
 
 
-def columns(
-    spark: SparkSession,
-    relation: UpsertKafkaRelation,
-    kafka: Callable[[str | None], KafkaSettings],
-    options: ModelOptions | None = None,
-) -> Iterator[dict[str, Any]]:
-    """One row per column, as dbt's catalog takes them.
+@dataclass(frozen=True)
+class Publisher:
+    """The model that writes to the topic of a relation."""
+
+    options: ModelOptions
+    kafka: KafkaSettings
+    environment: Environment
+
+
+def columns(spark: SparkSession, relation: UpsertKafkaRelation, publisher: Publisher | None) -> Iterator[dict[str, Any]]:
+    """Yield one row per column, in the form of dbt's catalog.
 
     Args:
-        kafka: how to reach the cluster that a model names, None for the profile's.
-        options: of the model that writes to the topic that the relation shows.
+        publisher: None for a relation without a topic.
     """
     rows = spark.sql(f"DESCRIBE EXTENDED {views.name(relation)}").collect()
     names = [row["col_name"] for row in rows]
     end = next((i for i, name in enumerate(names) if not name or name.startswith("#")), len(rows))
-    facts = {row["col_name"]: row["data_type"] for row in rows[end:]}
-    described = {
+    details = {row["col_name"]: row["data_type"] for row in rows[end:]}
+    common = {
         "table_database": None,
         "table_schema": relation.schema,
         "table_name": relation.identifier,
         "table_type": relation.type,
-        "table_comment": facts.get("Comment") or None,
-        "table_owner": facts.get("Owner"),
-        **SparkColumn.convert_table_stats(facts.get("Statistics")),
-        **_topic(spark, relation, kafka, options),
+        "table_comment": details.get("Comment") or None,
+        "table_owner": details.get("Owner"),
+        **SparkColumn.convert_table_stats(details.get("Statistics")),
+        **(_topic_statistics(spark, relation, publisher) if publisher and relation.is_view else {}),
     }
     for index, row in enumerate(rows[:end], 1):
         yield {
-            **described,
+            **common,
             "column_name": row["col_name"],
             "column_index": index,
             "column_type": row["data_type"],
@@ -80,36 +87,38 @@ def columns(
         }
 
 
-def line(name: str, found: Statistics | None, state: Mapping[str, str]) -> str:
-    """A topic in one line.
+def line(name: str, found: Statistics | None, record: StateRecord | None, no_owner: str = "nobody") -> str:
+    """Describe a topic in one line.
 
     Args:
-        state: what the last run left in the catalog.
+        found: None if the topic does not exist.
+        record: None if the topic has none, or one of another topic with this name.
+        no_owner: the owner's text if there is no record.
     """
     if found is None:
-        return f"topic '{name}', not there yet"
-    shown = _shown(found, state if state.get(views.TOPIC) == name else {})
+        return f"topic '{name}', does not exist yet"
+    owner = {"owner": record.owner, "last run": record.run} if record else {"owner": no_owner}
+    shown = {**_labelled(found, record), **owner}
     return f"topic '{name}', " + ", ".join(f"{label} {value}" for label, value in shown.items())
 
 
-def _topic(
-    spark: SparkSession,
-    relation: UpsertKafkaRelation,
-    kafka: Callable[[str | None], KafkaSettings],
-    options: ModelOptions | None,
-) -> dict[str, Any]:
-    state = views.state(spark, relation) if relation.is_view else {}
-    name = state.get(views.TOPIC)
-    if name is None:
+def _topic_statistics(spark: SparkSession, relation: UpsertKafkaRelation, publisher: Publisher) -> dict[str, Any]:
+    environment, options = publisher.environment, publisher.options
+    if environment.state.is_off:
         return {}
+    record, found = None, None
     try:
-        with kafka(state.get(views.SERVERS)).admin() as admin:
-            found = topics.statistics(admin, name)
+        with publisher.kafka.admin() as admin:
+            store = environment.store(publisher.kafka, admin)
+            record = environment.record_of(store, admin, str(relation.schema), str(relation.identifier))
+            if record is not None and trusted(store, admin, record).owner is not None:
+                found = topics.statistics(admin, record.topic)
     except (UpsertKafkaError, KafkaError) as error:
-        logger.warning(f"{relation}: topic '{name}' has no statistics in the catalog: {error}")
-        found = None
-    schemas = _avro_schemas(views.columns(spark, relation), name, options) if options else {}
-    shown = {"topic": name, **(_shown(found, state) if found else {}), **schemas}
+        logger.warning(f"{relation}: the statistics of its topic are missing in the catalog: {error}")
+    if record is None:
+        return {}
+    schemas = _avro_schemas(views.columns(spark, relation), record.topic, options)
+    shown = {"topic": record.topic, **(_labelled(found, record) if found else {}), **schemas}
     return {
         f"stats:{label.replace(' ', '_')}:{part}": value
         for label, text in shown.items()
@@ -118,7 +127,7 @@ def _topic(
 
 
 def _avro_schemas(exposed: StructType, topic: str, options: ModelOptions) -> dict[str, str]:
-    """What the relation's columns are in the topic, by role; nothing for a key that came after the last run."""
+    """The Avro schemas of the topic by role; none if the columns of the key have not been published yet."""
     fields = [field for field in exposed.fields if options.materialization != KAFKA or field.name not in METADATA]
     if not {name.lower() for name in options.unique_key} <= {field.name.lower() for field in fields}:
         return {}
@@ -126,30 +135,32 @@ def _avro_schemas(exposed: StructType, topic: str, options: ModelOptions) -> dic
     return {f"topic {role} schema": schema for role, schema in layout.avro_schemas().items()}
 
 
-def _shown(found: Statistics, state: Mapping[str, str]) -> Mapping[str, Any]:
+def _labelled(found: Statistics, record: StateRecord | None) -> Mapping[str, Any]:
     newest = found.newest_millis
     return {
         "partitions": found.partitions,
         "records": found.records,
         **({} if found.bytes is None else {"bytes": found.bytes}),
         **({} if found.cleanup_policy is None else {"cleanup policy": found.cleanup_policy, "retention": _retention(found)}),
-        **({} if newest is None else {"last record": views.time_text(newest / 1000)}),
-        **_since(found, json.loads(state.get(views.PUBLICATION, "null"))),
+        **({} if newest is None else {"last record": time_text(newest / 1000)}),
+        **(_since_publication(found, record) if record else {}),
     }
 
 
-def _since(found: Statistics, publication: dict[str, Any] | None) -> dict[str, Any]:
-    if publication is None:
+def _since_publication(found: Statistics, record: StateRecord) -> dict[str, Any]:
+    if record.published is None:
         return {}
-    before = publication["end"]
-    lag = sum(max(0, end - before.get(str(partition), 0)) for partition, end in found.end.items())
-    keys = None if lag else publication.get("keys")
-    return {**({} if keys is None else {"keys": keys}), "last publication": publication["at"], "lag": lag}
+    at, log = {"last publication": record.published.at}, record.log
+    if log is None:
+        return at
+    lag = sum(max(0, end - log.end.get(partition, 0)) for partition, end in found.end.items())
+    keys = None if lag else log.live_keys
+    return {**({} if keys is None else {"keys": keys}), **at, "lag": lag}
 
 
 def _retention(found: Statistics) -> str:
     if "delete" not in (found.cleanup_policy or ""):
-        return "last per key"
+        return "last record per key"
     if found.retention_millis < 0:
-        return "for ever"
+        return "forever"
     return str(dt.timedelta(milliseconds=found.retention_millis))

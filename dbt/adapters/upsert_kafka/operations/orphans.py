@@ -1,79 +1,110 @@
-"""Topics that earlier runs of this project made and no model owns any more; known by a mark that those runs left, never guessed.
+"""Orphans: topics that earlier runs of this project created in this environment and that no model of the project writes to now.
 
-The mark is a property of `<alias>__topic` in the catalog. Leaves to `topics` how one is deleted.
+They are found by their state records; nothing is guessed from names. Leaves to `topics` how a topic is deleted.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dbt.adapters.contracts.relation import RelationType
 from kafka import KafkaAdminClient
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import snapshots, topics, views
-from dbt.adapters.upsert_kafka.relation import TOPIC_SUFFIX, UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.sql import quote_identifier
+from dbt.adapters.upsert_kafka.catalog import properties, views
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.operations.admin_clients import admin_clients
+from dbt.adapters.upsert_kafka.operations.environment import Environment, TopicModel, clusters, delete_topic, trusted
+from dbt.adapters.upsert_kafka.options.table import MATERIALIZATIONS
+from dbt.adapters.upsert_kafka.publish import snapshots
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.state.record import StateRecord
+from dbt.adapters.upsert_kafka.state.store import StateStore
 
 
 @dataclass(frozen=True)
-class Orphan:
-    """A topic without a model, and the relation that its last run made."""
+class Relations:
+    """The relations of the project's nodes, by schema and alias."""
 
-    topic: str
-    relation: UpsertKafkaRelation
-    servers: str | None = None
-    """Its cluster, None for the profile's."""
+    all: Collection[tuple[str, str]]
+    of_topics: Collection[tuple[str, str]]
+    """Those that have helper tables."""
 
-
-def find(spark: SparkSession, schemas: Iterable[str], project: str, owned: Collection[str]) -> Iterator[Orphan]:
-    """The orphans in the catalog.
-
-    Args:
-        schemas: where the project's relations are.
-        owned: the topics of the project's models.
-    """
-    for schema in sorted(set(schemas)):
-        for relation in _relations(spark, schema):
-            state = views.state(spark, relation)
-            if state.get(views.PROJECT) == project:
-                for topic in json.loads(state.get(views.MADE, "[]")):
-                    if topic not in owned:
-                        yield Orphan(topic, relation, state.get(views.SERVERS))
+    @classmethod
+    def of(cls, nodes: Mapping[str, Mapping[str, Any]]) -> Relations:
+        """Read them from dbt's `graph.nodes`."""
+        kinds = {(str(node["schema"]), str(node["alias"])): node["config"].get("materialized") for node in nodes.values()}
+        return cls(set(kinds), {name for name, kind in kinds.items() if kind in MATERIALIZATIONS})
 
 
-def drop(spark: SparkSession, admin: KafkaAdminClient, orphan: Orphan, has_model: bool) -> str:
-    """Delete the topic unless somebody reads it, and forget it in the catalog.
+@dataclass(frozen=True)
+class Orphans:
+    """The orphans of one project and environment, on all of its clusters."""
 
-    Args:
-        has_model: whether a model of the project has the relation's name, so that the relation is not the orphan's.
+    environment: Environment
+    models: Sequence[TopicModel]
+    """Those of the project now."""
+    relations: Relations
 
-    Returns:
-        What was done, as a sentence.
-    """
-    readers = topics.readers(admin, orphan.topic)
-    if readers:
-        return f"refused: topic '{orphan.topic}' is read by {', '.join(readers)}; stop these groups first"
-    found = topics.delete(admin, orphan.topic)
-    state = views.state(spark, orphan.relation)
-    if state.get(views.TOPIC) == orphan.topic:
-        if not has_model:
-            spark.sql(f"DROP VIEW IF EXISTS {views.name(orphan.relation)}")
-        spark.sql(f"DROP TABLE IF EXISTS {views.name(orphan.relation.topic_table)}")
-        snapshots.drop(spark, orphan.relation)
-    else:
-        left = json.dumps([topic for topic in json.loads(state[views.MADE]) if topic != orphan.topic])
-        views.remember(spark, orphan.relation.topic_table, {views.MADE: left})
-    return f"dropped: topic '{orphan.topic}'" + ("" if found else ", which was gone already")
+    def report(self, spark: SparkSession, kafka: KafkaSettings, dry_run: bool) -> list[str]:
+        """Return one line per orphan; without `dry_run` they are deleted, and a second line reports what was done.
+
+        Args:
+            kafka: the profile's cluster.
+        """
+        lines = []
+        with admin_clients() as admin_of:
+            for cluster in clusters(kafka, self.models):
+                admin = admin_of(cluster)
+                store = self.environment.store(cluster, admin)
+                for orphan in list(self.find(store, admin)):
+                    lines.append(
+                        f"topic '{orphan.topic}': created for {orphan.owner.schema}.{orphan.alias}, "
+                        "which has no model now or another topic"
+                    )
+                    if not dry_run:
+                        lines.append(self.drop(spark, store, admin, orphan))
+        return lines or ["no orphans: every topic that this project created in this environment has a model"]
+
+    def find(self, store: StateStore, admin: KafkaAdminClient) -> Iterator[StateRecord]:
+        """Yield the records of the orphans in one cluster."""
+        owned = {model.topic for model in self.models}
+        for record in self.environment.records(store, admin):
+            if record.created and record.topic not in owned and trusted(store, admin, record).created:
+                yield record
+
+    def drop(self, spark: SparkSession, store: StateStore, admin: KafkaAdminClient, orphan: StateRecord) -> str:
+        """Delete the topic unless a consumer group reads it, its record, and the relations that no model has now.
+
+        Returns:
+            What was done, as a sentence.
+        """
+        if refusal := delete_topic(store, admin, orphan.topic):
+            return refusal
+        name = (orphan.owner.schema, orphan.alias)
+        if name not in self.relations.of_topics:
+            _drop_relations(spark, *name, with_view=name not in self.relations.all)
+        return f"dropped: topic '{orphan.topic}'"
 
 
-def _relations(spark: SparkSession, schema: str) -> list[UpsertKafkaRelation]:
+def _drop_relations(spark: SparkSession, schema: str, alias: str, with_view: bool) -> None:
+    """Drop the helper tables of a topic, and its view; nothing that does not have our properties or does not read them."""
+    relation = UpsertKafkaRelation.create(schema=schema, identifier=alias, type=RelationType.View)
+    if not properties.state(spark, relation):
+        return
+    if with_view and views.name(relation.topic_table) in _view_text(spark, relation):
+        spark.sql(f"DROP VIEW IF EXISTS {views.name(relation)}")
+    spark.sql(f"DROP TABLE IF EXISTS {views.name(relation.topic_table)}")
+    snapshots.drop(spark, relation)
+
+
+def _view_text(spark: SparkSession, relation: UpsertKafkaRelation) -> str:
+    """The SQL of a view; empty for a table, or if there is no such relation."""
     try:
-        tables = spark.sql(f"SHOW TABLES IN {quote_identifier(schema)} LIKE '*{TOPIC_SUFFIX}'").collect()
+        rows = spark.sql(f"DESCRIBE EXTENDED {views.name(relation)}").collect()
     except AnalysisException:
-        return []
-    names = sorted(row["tableName"].removesuffix(TOPIC_SUFFIX) for row in tables)
-    return [UpsertKafkaRelation.create(schema=schema, identifier=name, type=RelationType.View) for name in names]
+        return ""
+    return next((row["data_type"] for row in rows if row["col_name"] == "View Text"), "")

@@ -1,8 +1,8 @@
-"""A model's options: read in any dialect, checked all at once, typed.
+"""The options of a model: read in any spelling, checked together, typed.
 
-`parse` promises that what it returns is consistent and that one error names every mistake, before anything is touched; it does
-no I/O. `table` says what is allowed, `dialects` how it is spelled, `check` what goes together; `check_columns` waits for the
-SELECT's columns.
+`parse` returns consistent options or raises one error that lists every problem. It does no I/O. `check_columns` checks the
+options that name columns, once the columns of the SELECT are known. `table` and `format_table` define the options, `dialects`
+their spellings, `values` their types and `check` the rules between them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Limit", "ModelOptions", "check_columns", "parse"]
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The options of one model; an option that its materialization does not take has no value (None, or empty)."""
+    """The options of one model. An option that the materialization does not have is None or empty."""
 
     materialization: str
     topic: str | None = None
@@ -33,7 +33,7 @@ class ModelOptions:
     key_format: str = "json"
     value_format: str = "json"
     key_format_options: dict[str, Any] = field(default_factory=dict, repr=False)
-    """By short names (`null_literal`), only what was set: a format knows its own defaults."""
+    """By short names (`null_literal`). Contains only options that are set; formats define their own defaults."""
     value_format_options: dict[str, Any] = field(default_factory=dict, repr=False)
     value_fields_include: str = "ALL"
     key_fields_prefix: str | None = None
@@ -70,20 +70,20 @@ class ModelOptions:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that a source lists; empty with a pattern."""
+        """The topics of a source. Empty if it has a topic_pattern."""
         return tuple(self.topic.split(";")) if self.topic else ()
 
     @property
     def appends(self) -> bool:
-        """Whether rows are events, added each run without a look at the topic."""
+        """Whether every run appends all rows as events, without comparing them with the topic."""
         return self.materialization == KAFKA and self.update_mode == "append"
 
 
 def parse(materialization: str, model_name: str, config: Mapping[str, Any]) -> ModelOptions:
-    """Read the options in dbt's `model.config`.
+    """Read and check the options in dbt's `model.config`.
 
     Raises:
-        OptionsError: one that lists every problem, a line each.
+        OptionsError: lists every problem, one per line.
     """
     checked = check(materialization, dialects.collect(materialization, config))
     _raise(model_name, checked.problems)
@@ -94,40 +94,41 @@ def parse(materialization: str, model_name: str, config: Mapping[str, Any]) -> M
 
 
 def check_columns(options: ModelOptions, model_name: str, columns: Sequence[str]) -> None:
-    """Check what options say about columns against those that the SELECT has, as Spark does: without regard to case.
+    """Check the options that name columns. Names are case-insensitive, as in Spark.
 
     Raises:
-        OptionsError: one that lists every problem, a line each.
+        OptionsError: lists every problem, one per line.
     """
     known = {c.lower(): c for c in columns}
     key = {c.lower() for c in options.unique_key}
     excluded = {c.lower() for c in options.exclude_columns}
     problems = [
-        f"{option}: the SELECT has no column {name}{_nearest_column(name, known)} (it has {', '.join(columns)})"
+        f"{option}: the SELECT has no column {name}, its columns are {', '.join(columns)}{_hint(name, known)}"
         for option in ("unique_key", "sequence_by", "exclude_columns")
         for name in getattr(options, option)
         if name.lower() not in known
     ]
     problems += [
-        f"exclude_columns: {known[c]} is part of unique_key and is published" for c in sorted(key & excluded & known.keys())
+        f"exclude_columns: {known[c]} is part of unique_key, whose columns are always published"
+        for c in sorted(key & excluded & known.keys())
     ]
     if prefix := options.key_fields_prefix:
-        what = f"key_fields_prefix={prefix!r}"
+        setting = f"key_fields_prefix={prefix!r}"
         for c in options.unique_key:
             if not c.lower().startswith(prefix.lower()):
-                problems.append(f"{what}: the key column {c} does not start with it")
+                problems.append(f"{setting}: key column {c} does not start with this prefix")
             elif len(c) == len(prefix):
-                problems.append(f"{what}: nothing is left of the key column {c}")
+                problems.append(f"{setting}: key column {c} has no name without this prefix")
     if not problems and options.value_fields_include == "EXCEPT_KEY" and not known.keys() - key - excluded:
         problems.append(
-            "value_fields_include='EXCEPT_KEY': every column is part of unique_key, so that no value is left; use ALL"
+            "value_fields_include='EXCEPT_KEY': every column is part of unique_key, so the value would be empty; use ALL"
         )
     _raise(model_name, problems)
 
 
-def _nearest_column(name: str, known: Mapping[str, str]) -> str:
+def _hint(name: str, known: Mapping[str, str]) -> str:
     if any(sign in name for sign in ",;"):
-        return "; write several columns as a list"
+        return "; use a list to name several columns"
     near = dialects.nearest(name.lower(), known, cutoff=0.5)
     return f"; did you mean {known[near]}?" if near else ""
 
@@ -135,5 +136,6 @@ def _nearest_column(name: str, known: Mapping[str, str]) -> str:
 def _raise(model_name: str, problems: Sequence[str]) -> None:
     if problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        lines = "\n".join(f"  - {problem}" for problem in problems)
-        raise OptionsError(f"{model_name}: {count} with its options, nothing was touched\n{lines}")
+        # Names of options are shown as they are written, and may contain line breaks.
+        lines = "\n".join("  - " + problem.replace("\n", "\\n") for problem in problems)
+        raise OptionsError(f"{model_name}: {count} with the options; nothing was read or written\n{lines}")

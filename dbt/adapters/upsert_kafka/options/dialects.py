@@ -1,6 +1,6 @@
-"""Reads a model's settings in every spelling: config() and YAML names, WITH clauses of Flink, Alibaba Cloud and Huawei DLI.
+"""Reads the settings of a model in every spelling: `config()`, YAML, WITH clauses of Flink, Alibaba Cloud and Huawei DLI.
 
-Gives each setting its row of the table and the place where it was written. Leaves to `check` whether its value is right.
+Finds the row of the option table for each setting and remembers where it was set. Leaves the check of values to `check`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dbt.adapters.upsert_kafka.options.values import ValueType
 CONNECTORS = {"upsert-kafka": (UPSERT_KAFKA, KAFKA_SOURCE), "kafka": (KAFKA, KAFKA_SOURCE)}
 CONNECTOR_VERSIONS = ("0.10", "0.11")
 
-# Keys of model.config that are dbt's or dbt-spark's: never ours, never warned about.
+# Keys of model.config that belong to dbt or dbt-spark. They are ignored.
 _DBT_CONFIGS = """
 access alias auto_liquid_cluster backup batch_size begin buckets catalog_name cluster_by clustered_by column_types
 concurrent_batches contract database docs enabled event_time fail_calc file_format freshness full_refresh grants
@@ -31,8 +31,7 @@ target_schema tblproperties transient unlogged version with_options
 """
 DBT_CONFIGS = frozenset(_DBT_CONFIGS.split())
 
-
-# What a login looks like inside a longer text.
+# A credential inside a longer text, such as a JAAS config.
 _SECRET_TEXT = re.compile(r"(password|secret|token)\S*\s*[=:]", re.IGNORECASE)
 
 
@@ -77,7 +76,7 @@ Known = Option | SideOption | ClientProperty
 
 @dataclass(frozen=True)
 class Setting:
-    """One value as the user wrote it, and where."""
+    """One value as the user wrote it, and the place where it is set."""
 
     known: Known
     place: str
@@ -86,7 +85,7 @@ class Setting:
 
 @dataclass
 class Collected:
-    """All settings of a model, and what was wrong with their names."""
+    """All settings of a model, and the problems with their names."""
 
     settings: list[Setting] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -111,7 +110,7 @@ _FAMILIES = {"Flink's": (FLINK, "connector", "properties."), "Huawei DLI's": (HU
 
 
 def collect(materialization: str, config: Mapping[str, Any]) -> Collected:
-    """Read config() and its with_options into settings of the table."""
+    """Find the options that `config` and its `with_options` set."""
     found = Collected()
     for key, raw in config.items():
         if raw is not None and underscored(key) not in DBT_CONFIGS:
@@ -123,7 +122,7 @@ def collect(materialization: str, config: Mapping[str, Any]) -> Collected:
 
 
 def shown(value: Any, secret: bool) -> str:
-    """A value as messages show it: short, and never one that may be a secret."""
+    """The value as messages show it: shortened, and `***` if it may be a secret."""
     text = repr(value)
     if secret or _SECRET_TEXT.search(text):
         return "***"
@@ -134,7 +133,7 @@ def shown(value: Any, secret: bool) -> str:
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The name that is most like `name`."""
+    """The most similar name, or None if none is similar enough."""
     return next(iter(get_close_matches(name, list(names), n=1, cutoff=cutoff)), None)
 
 
@@ -149,7 +148,7 @@ def _config_key(materialization: str, key: str, raw: Any, found: Collected) -> N
     elif name.startswith("properties_"):
         found.settings.append(_property(kafka_properties.from_underscores(name.removeprefix("properties_")), key, raw))
     elif key in HUAWEI or key.startswith(("connector.", "connector_")) or key == "connector":
-        found.warnings.append(f"{key} is not read here: it belongs into with_options")
+        found.warnings.append(f"{key} has no effect in config(); set it in with_options")
     elif near := _near_miss(name):
         found.warnings.append(f"{key} is not an option and has no effect; did you mean {near}?")
 
@@ -167,18 +166,18 @@ def _property(name: str, place: str, raw: Any) -> Setting:
 
 def _property_map(place: str, raw: Any, found: Collected) -> None:
     if not isinstance(raw, Mapping) or not all(isinstance(name, str) for name in raw):
-        found.problems.append(f"{place}: must be a map of Kafka property names to values, and is a {type(raw).__name__}")
+        found.problems.append(f"{place}: must be a map of Kafka property names to values, not a {type(raw).__name__}")
         return
     found.settings.extend(_property(name, f"{place} {name}", value) for name, value in raw.items() if value is not None)
 
 
 def _key_fields(materialization: str, name: str, place: str, raw: Any, found: Collected) -> Any:
-    """Flink's `key.fields` is the unique key of a sink, as one text; to a source it would mean to keep last values only."""
+    """Split Flink's `key.fields` into columns. It is refused for a source, where unique_key means something else."""
     if underscored(name) != "key_fields":
         return raw
     if materialization == KAFKA_SOURCE:
         found.problems.append(
-            f"{place}={shown(raw, False)}: a source that keeps the last value of each key says unique_key instead"
+            f"{place}={shown(raw, False)}: can't be set on kafka_source; set unique_key to read the last value of each key"
         )
     return [part.strip() for part in raw.split(";")] if isinstance(raw, str) else raw
 
@@ -187,17 +186,17 @@ def _with_clause(materialization: str, clause: Any, found: Collected) -> None:
     pairs = _clause_text(clause) if isinstance(clause, str) else list(clause.items()) if isinstance(clause, Mapping) else None
     if pairs is None or not all(isinstance(name, str) for name, _ in pairs):
         found.problems.append(
-            "with_options: must be a map such as {'connector': 'upsert-kafka', 'topic': 'users'}, or a WITH clause's text"
+            "with_options: must be a map such as {'connector': 'upsert-kafka', 'topic': 'users'}, or the text of a WITH clause"
         )
         return
     options = dict(pairs)
     twice = sorted({name for name, _ in pairs if [n for n, _ in pairs].count(name) > 1})
-    found.problems += [f"with_options '{name}': is there twice; keep one of them" for name in twice]
+    found.problems += [f"with_options '{name}': is set twice; remove one of them" for name in twice]
     families = {name: _family(name) for name in options}
     examples = {family: name for name, family in reversed(families.items()) if family}
     if len(examples) > 1:
-        mixed = " with ".join(f"{family} spelling ('{examples[family]}')" for family in _FAMILIES)
-        found.problems.append(f"with_options: mixes {mixed}; keep to one of them")
+        mixed = " and ".join(f"{family} spelling ('{examples[family]}')" for family in _FAMILIES)
+        found.problems.append(f"with_options: mixes {mixed}; use one of them")
     default = next(iter(examples), "Flink's")
     for name, raw in options.items():
         if raw is not None:
@@ -225,8 +224,9 @@ def _with_option(materialization: str, family: str, name: str, raw: Any, found: 
         found.settings.append(_property(name.removeprefix(prefix), place, raw))
     elif underscored(name) in CONFIG:
         written = [n for n, known in names.items() if known == CONFIG[underscored(name)]]
-        instead = f"write '{written[0]}'" if written else f"set {underscored(name)} in config()"
-        found.problems.append(f"{place}={shown(raw, kafka_properties.is_secret(name))}: is not part of a WITH clause; {instead}")
+        instead = f"use '{written[0]}'" if written else f"set {underscored(name)} in config()"
+        value = shown(raw, kafka_properties.is_secret(name))
+        found.problems.append(f"{place}={value}: is not an option of WITH clauses; {instead}")
     else:
         near = nearest(name, [*names, connector, *([] if family == "Flink's" else ["connector.version"])])
         hint = f"; did you mean '{near}'?" if near else ""
@@ -237,18 +237,14 @@ def _with_option(materialization: str, family: str, name: str, raw: Any, found: 
 
 def _connector(materialization: str, place: str, raw: Any, found: Collected) -> None:
     if not isinstance(raw, str) or raw not in CONNECTORS:
-        found.problems.append(
-            f"{place}={shown(raw, False)}: must be one of {', '.join(CONNECTORS)}; this adapter has no other connector"
-        )
+        found.problems.append(f"{place}={shown(raw, False)}: must be one of {', '.join(CONNECTORS)}")
     elif materialization not in CONNECTORS[raw]:
         wanted = " or ".join(f"materialized='{m}'" for m in CONNECTORS[raw])
-        found.problems.append(
-            f"{place}={shown(raw, False)}: the model has materialized='{materialization}'; this connector is {wanted}"
-        )
+        found.problems.append(f"{place}={shown(raw, False)}: needs {wanted}, but the model has materialized='{materialization}'")
 
 
 def _clause_text(text: str) -> list[tuple[str, str]] | None:
-    """The options of a WITH clause that was pasted as text, `'topic' = 'users', …`; None when it can't be read."""
+    """The options of a WITH clause in text form, `'topic' = 'users', …`. None if the text can't be parsed."""
     text = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE).strip().rstrip(";").strip()
     if wrapped := re.fullmatch(r"(?:WITH\s*)?\((.*)\)", text, flags=re.IGNORECASE | re.DOTALL):
         text = wrapped[1].strip()

@@ -1,6 +1,7 @@
-"""The table of format options: what each format takes, on which side, and what it means.
+"""The table of format options: the name, type, default and meaning of each option of each format.
 
-Names are made by rule: `csv_null_literal` is for both sides, `key_csv_null_literal` and `value_csv_null_literal` for one.
+Names in `config()` follow one rule: `csv_null_literal` applies to key and value, `key_csv_null_literal` to the key only,
+`value_csv_null_literal` to the value only. The other options are in `table`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class FormatOption:
     on: tuple[str, ...] = MATERIALIZATIONS
     secret: bool = False
     per_side: bool = False
-    """Key and value can't share one: say it for each."""
+    """Key and value need different values, so that the option can't be set for both at once."""
     no_effect: str = ""
-    """Why the option is checked and then has nothing to do here."""
+    """Why the option has no effect; empty if it has one. The value is checked in both cases."""
 
     @property
     def short(self) -> str:
@@ -36,32 +37,41 @@ class FormatOption:
 
 _SOURCE = (KAFKA_SOURCE,)
 _NO_PASSWORD = t.refused(
-    "can't be set: the registry's client takes PEM files, which have no password; convert the store and name its file"
+    "can't be set: the schema registry client reads PEM files, which have no store password; convert the store to PEM"
 )
 _SECRET = t.refused(f"{NO_SECRET} `schema_registry` of the profile")
-_NO_NULL_KEYS = "maps in Spark have no null keys"
+_NO_NULL_KEYS = "maps in Spark have no NULL keys"
+_FROM_PROFILE = "the credentials that `schema_registry` of the profile sets are used"
 _JSON_LIKE = ("json", "debezium-json", "canal-json")
 
 FORMAT_OPTIONS: tuple[FormatOption, ...] = (
-    FormatOption(("csv",), "field-delimiter", t.DELIMITER, "Stands between fields.", "`,`"),
-    FormatOption(("csv",), "quote-character", t.CHARACTER, "Encloses a field that needs it.", '`"`'),
-    FormatOption(("csv",), "disable-quote-character", t.BOOLEAN, "Never quote; not with quote-character.", "false"),
-    FormatOption(("csv",), "escape-character", t.CHARACTER, "Stands before a character that is to be taken as it is."),
-    FormatOption(("csv",), "null-literal", t.ANY_TEXT, "What a null is written as.", "empty field"),
-    FormatOption(("csv",), "array-element-delimiter", t.CHARACTER, "Stands between the elements of an array.", "`;`"),
+    FormatOption(("csv",), "field-delimiter", t.DELIMITER, "The character between two fields.", "`,`"),
+    FormatOption(("csv",), "quote-character", t.CHARACTER, "The character that encloses a quoted field.", '`"`'),
     FormatOption(
-        ("csv",), "write-bigdecimal-in-scientific-notation", t.BOOLEAN, "Write decimals such as 100000 as 1E+5.", "false"
+        ("csv",), "disable-quote-character", t.BOOLEAN, "Never quote fields. Can't be combined with quote-character.", "false"
     ),
-    FormatOption(("csv",), "allow-comments", t.BOOLEAN, "Skip lines that start with #.", "false", on=_SOURCE),
+    FormatOption(("csv",), "escape-character", t.CHARACTER, "The character that escapes the next one."),
+    FormatOption(("csv",), "null-literal", t.ANY_TEXT, "The text that represents NULL.", "empty field"),
+    FormatOption(
+        ("csv",), "array-element-delimiter", t.CHARACTER, "The character between two elements of an array or struct.", "`;`"
+    ),
+    FormatOption(
+        ("csv",),
+        "write-bigdecimal-in-scientific-notation",
+        t.BOOLEAN,
+        "Write decimals in scientific notation: 100000 as 1E+5.",
+        "false",
+    ),
+    FormatOption(("csv",), "allow-comments", t.BOOLEAN, "Skip messages that start with #.", "false", on=_SOURCE),
     FormatOption(("csv", *_JSON_LIKE), "ignore-parse-errors", t.BOOLEAN, "The same as ignore_parse_errors.", "false"),
-    FormatOption(_JSON_LIKE, "timestamp-format.standard", t.choice("SQL", "ISO-8601"), "How timestamps are written.", "SQL"),
+    FormatOption(_JSON_LIKE, "timestamp-format.standard", t.choice("SQL", "ISO-8601"), "The format of timestamps.", "SQL"),
     FormatOption(_JSON_LIKE, "encode.decimal-as-plain-number", t.BOOLEAN, "Write decimals without exponents.", "false"),
-    FormatOption(_JSON_LIKE, "encode.ignore-null-fields", t.BOOLEAN, "Leave out fields that are null.", "false"),
+    FormatOption(_JSON_LIKE, "encode.ignore-null-fields", t.BOOLEAN, "Leave out fields that are NULL.", "false"),
     FormatOption(
         _JSON_LIKE,
         "map-null-key.mode",
         t.choice("FAIL", "DROP", "LITERAL"),
-        "What happens to a null key of a map.",
+        "What to do with a NULL key of a map.",
         "FAIL",
         no_effect=_NO_NULL_KEYS,
     ),
@@ -69,27 +79,44 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
         _JSON_LIKE,
         "map-null-key.literal",
         t.TEXT,
-        "What a null key of a map is written as; needs mode LITERAL.",
+        "The text that represents a NULL key of a map. Needs mode LITERAL.",
         "`null`",
         no_effect=_NO_NULL_KEYS,
     ),
-    FormatOption(("json",), "fail-on-missing-field", t.BOOLEAN, "Fail when a message lacks a field.", "false", on=_SOURCE),
-    FormatOption(("debezium-json",), "schema-include", t.BOOLEAN, "Messages carry Kafka Connect's schema.", "false", on=_SOURCE),
-    FormatOption(("canal-json",), "database.include", t.PATTERN, "Read only changes of databases that match.", on=_SOURCE),
-    FormatOption(("canal-json",), "table.include", t.PATTERN, "Read only changes of tables that match.", on=_SOURCE),
+    FormatOption(("json",), "fail-on-missing-field", t.BOOLEAN, "Fail if a field is missing in a message.", "false", on=_SOURCE),
+    FormatOption(
+        ("debezium-json",),
+        "schema-include",
+        t.BOOLEAN,
+        "Messages contain the schema that Kafka Connect adds.",
+        "false",
+        on=_SOURCE,
+    ),
+    FormatOption(
+        ("canal-json",),
+        "database.include",
+        t.PATTERN,
+        "A regular expression. Only changes of matching databases are read.",
+        on=_SOURCE,
+    ),
+    FormatOption(
+        ("canal-json",), "table.include", t.PATTERN, "A regular expression. Only changes of matching tables are read.", on=_SOURCE
+    ),
     FormatOption(
         ("avro",),
         "timestamp_mapping.legacy",
         t.BOOLEAN,
-        "Write TIMESTAMP_NTZ as Avro's timestamp, as Flink did before 1.19.",
+        "Map TIMESTAMP_NTZ to Avro's `timestamp-millis`, as Flink did before 1.19.",
         "true",
     ),
-    FormatOption(("avro-confluent",), "url", t.URL, "The schema registry.", "the profile's", aliases=("schema-registry.url",)),
+    FormatOption(
+        ("avro-confluent",), "url", t.URL, "The URL of the schema registry.", "the profile's", aliases=("schema-registry.url",)
+    ),
     FormatOption(
         ("avro-confluent",),
         "subject",
         t.TEXT,
-        "The subject that holds the schema.",
+        "The subject of the schema.",
         "`<topic>-key`, `<topic>-value`",
         aliases=("schema-registry.subject",),
         per_side=True,
@@ -97,41 +124,50 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
     FormatOption(
         ("avro-confluent",),
         "schema",
-        t.TEXT,
-        "The Avro schema, instead of one made from the columns.",
-        "made from the columns",
+        t.AVRO_SCHEMA,
+        "The Avro schema to register. It must describe the same columns; names of records and documentation may differ.",
+        "derived from the columns",
         per_side=True,
     ),
     FormatOption(
         ("avro-confluent",),
         "basic-auth.credentials-source",
         t.choice("USER_INFO", "URL"),
-        "Where user and password are.",
+        "Where user and password are set.",
+        no_effect=_FROM_PROFILE,
+    ),
+    FormatOption(
+        ("avro-confluent",),
+        "basic-auth.user-info",
+        _SECRET,
+        "User and password for the registry, `user:password`.",
         "the profile's",
+        secret=True,
     ),
     FormatOption(
-        ("avro-confluent",), "basic-auth.user-info", _SECRET, "user:password for the registry.", "the profile's", secret=True
-    ),
-    FormatOption(("avro-confluent",), "bearer-auth.credentials-source", t.TEXT, "Where the token is.", "the profile's"),
-    FormatOption(("avro-confluent",), "bearer-auth.token", _SECRET, "Token for the registry.", "the profile's", secret=True),
-    FormatOption(
-        ("avro-confluent",), "ssl.keystore.location", t.TEXT, "Certificate and key for the registry, a PEM file.", "the profile's"
+        ("avro-confluent",), "bearer-auth.credentials-source", t.TEXT, "Where the bearer token is set.", no_effect=_FROM_PROFILE
     ),
     FormatOption(
-        ("avro-confluent",), "ssl.keystore.password", _NO_PASSWORD, "Java's keystore has one; a PEM file has none.", secret=True
+        ("avro-confluent",), "bearer-auth.token", _SECRET, "The bearer token for the registry.", "the profile's", secret=True
+    ),
+    FormatOption(
+        ("avro-confluent",), "ssl.keystore.location", t.TEXT, "A PEM file with the client's certificate and key.", "the profile's"
+    ),
+    FormatOption(
+        ("avro-confluent",), "ssl.keystore.password", _NO_PASSWORD, "The password of a Java keystore; not supported.", secret=True
     ),
     FormatOption(
         ("avro-confluent",),
         "ssl.truststore.location",
         t.TEXT,
-        "Certificates that the registry may have, a PEM file.",
+        "A PEM file with the certificates to trust.",
         "the profile's",
     ),
     FormatOption(
         ("avro-confluent",),
         "ssl.truststore.password",
         _NO_PASSWORD,
-        "Java's truststore has one; a PEM file has none.",
+        "The password of a Java truststore; not supported.",
         secret=True,
     ),
 )

@@ -1,7 +1,7 @@
-"""The table of options: every name, dialect, type, default, rule and meaning, once.
+"""The table of options: the name, spellings, type, default, rules and meaning of each option.
 
-The readers of dialects (`dialects`), the checker (`check`) and docs/options.md are derived from it; nothing else in the package
-knows how an option is spelled or what it may be. The options of formats are in `format_table`.
+`dialects`, `check` and docs/options.md are derived from this table. No other module knows how an option is spelled or which
+values it takes. The options of formats are in `format_table`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,12 @@ CDC_FORMATS = ("debezium-json", "canal-json")
 ROW_FORMATS = (*PLAIN_FORMATS, "raw")
 FORMATS = ROW_FORMATS + CDC_FORMATS
 
-EVERY_VALUE = ("*",)
-NO_SECRET = "can't be set here: dbt writes a model's config into target/; put it into"
-
-NOT_AVAILABLE_YET: dict[str, tuple[Any, ...]] = {
-    # option: the values that another issue still builds. Delete the line (or the value) when its behaviour has landed.
-}
-
-
-def is_later(name: str, value: Any) -> bool:
-    """Whether what would act on this value of the option is still to be built."""
-    later = NOT_AVAILABLE_YET.get(name, ())
-    return later == EVERY_VALUE or value in later
+NO_SECRET = "can't be set in a model, because dbt writes a model's config to target/; set it in"
 
 
 @dataclass(frozen=True)
 class Need:
-    """A condition on another option: that it is set, or set to one of `values`; on one materialization or on all."""
+    """A condition on another option: it is set, or it has one of `values`. Applies to the materializations `on`."""
 
     option: str
     values: tuple[Any, ...] = ()
@@ -64,7 +53,7 @@ class Option:
     default: Any = None
     default_text: str = "–"
     values_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The values that a materialization takes, where these are fewer than the type's."""
+    """The values that a materialization allows, if it allows fewer than the type."""
     default_on: Mapping[str, Any] = field(default_factory=dict)
     required_on: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
@@ -72,16 +61,16 @@ class Option:
     value_needs: Mapping[Any, tuple[Need, ...]] = field(default_factory=dict)
     secret: bool = False
     no_effect: str = ""
-    """Why the option is checked and then has nothing to do here."""
+    """Why the option has no effect; empty if it has one. The value is checked in both cases."""
 
 
 def underscored(name: str) -> str:
-    """The one rule for names: a dot or a hyphen is an underscore."""
+    """The name in `config()`: dots and hyphens become underscores."""
     return name.replace(".", "_").replace("-", "_")
 
 
 _KEYED = (Need("unique_key"),)
-# An append of events has no rows that could vanish or collide; change events have.
+# Events that are only appended are never updated or deleted, so these options apply to change events only.
 _CHANGES = (Need("update_mode", ("upsert", "retract"), on=(KAFKA,)),)
 _CDC_NEEDS = {f: (Need("unique_key", on=(KAFKA,)),) for f in CDC_FORMATS}
 _STARTUP_MODES = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
@@ -91,15 +80,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "topic",
         t.TOPIC,
-        "The topic that is written, or for a source read; a source takes a list `a;b`.",
+        "The topic to write to, or for a source to read from. A source takes a list: `a;b`.",
         flink=("topic",),
         huawei=("connector.topic",),
-        default_text="`<schema>.<alias>` (macro `generate_topic_name`); a source must name it",
+        default_text="`<schema>.<alias>` (macro `generate_topic_name`); a source has no default",
     ),
     Option(
         "topic_pattern",
         t.PATTERN,
-        "A regular expression that whole topic names must match; all of these topics are read.",
+        "A regular expression. All topics whose whole name matches are read.",
         flink=("topic-pattern",),
         on=(KAFKA_SOURCE,),
         excludes=(Need("topic"),),
@@ -107,7 +96,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "bootstrap_servers",
         t.SERVERS,
-        "The brokers to start from, when this model's are not those of the profile.",
+        "The bootstrap servers of this model, if they differ from those of the profile.",
         flink=("properties.bootstrap.servers",),
         huawei=("connector.properties.bootstrap.servers",),
         default_text="the profile's",
@@ -115,7 +104,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "properties",
         t.PLAIN_MAP,
-        "Properties for the Kafka clients by their Java names; each reaches the clients that know it.",
+        "Kafka client properties by their Java names. Each is passed to the clients that have it.",
         flink=("properties.*",),
         huawei=("connector.properties.*",),
         default_text="{}",
@@ -124,7 +113,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "unique_key",
         t.COLUMNS,
-        "The columns that make the message key, in this order: what others declare as PRIMARY KEY.",
+        "The columns of the message key, in this order. Flink declares them as PRIMARY KEY.",
         flink=("key.fields",),
         required_on=(UPSERT_KAFKA,),
         default_text="required by `upsert_kafka`",
@@ -132,7 +121,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "format",
         t.choice(*FORMATS),
-        "Sets key_format and value_format where these are not set themselves (a CDC format only value_format).",
+        "The default of key_format and value_format. A CDC format applies to value_format only.",
         flink=("format",),
         huawei=("format.type",),
         values_on={UPSERT_KAFKA: PLAIN_FORMATS},
@@ -141,7 +130,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "key_format",
         t.choice(*ROW_FORMATS),
-        "How the key columns become the bytes of the message key.",
+        "The format of the message key.",
         flink=("key.format",),
         default="json",
         values_on={UPSERT_KAFKA: PLAIN_FORMATS},
@@ -150,7 +139,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "value_format",
         t.choice(*FORMATS),
-        "How the columns become the bytes of the message value.",
+        "The format of the message value.",
         flink=("value.format",),
         default="json",
         values_on={UPSERT_KAFKA: PLAIN_FORMATS},
@@ -159,7 +148,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "value_fields_include",
         t.choice("ALL", "EXCEPT_KEY"),
-        "Whether the message value repeats the key columns.",
+        "Whether the message value contains the key columns.",
         flink=("value.fields-include",),
         default="ALL",
         value_needs={"EXCEPT_KEY": (*_KEYED, Need("value_format", ROW_FORMATS))},
@@ -167,15 +156,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "key_fields_prefix",
         t.TEXT,
-        "A prefix of the key columns' names that is taken off in the message key.",
+        "A prefix of the key columns' names that is removed in the message key.",
         flink=("key.fields-prefix",),
         needs=(Need("value_fields_include", ("EXCEPT_KEY",)), *_KEYED),
     ),
     Option(
         "update_mode",
         t.choice("upsert", "retract", "append"),
-        "`upsert`: changed rows as values, vanished keys as tombstones. `retract`: an update is a null, then the new value. "
-        "`append`: only keys that the topic lacks; a changed row is an error.",
+        "`upsert`: changed rows are written as values, deleted keys as tombstones. `retract`: an update is a tombstone and then "
+        "the new value. `append`: only new keys are written; a changed row is an error.",
         huawei=("update-mode",),
         on=SINKS,
         default="upsert",
@@ -185,7 +174,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sink_ignore_retraction",
         t.BOOLEAN,
-        "Never write a null.",
+        "Never write tombstones.",
         huawei=("connector.sink.ignore-retraction",),
         on=(UPSERT_KAFKA,),
         default=False,
@@ -193,8 +182,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sink_partitioner",
         t.choice("default", "fixed", "round-robin", "custom", dotted=True),
-        "Where a new key goes (`default`: Kafka's murmur2 of the key); a key that the topic holds stays where it is. "
-        "A dotted name is `custom` with that sink_partitioner_class.",
+        "How the partition of a new key is chosen (`default`: Kafka's murmur2 hash of the key). A key of the topic stays in its "
+        "partition. A dotted name means `custom` with that sink_partitioner_class.",
         flink=("sink.partitioner",),
         huawei=("connector.sink-partitioner",),
         on=SINKS,
@@ -204,7 +193,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sink_partitioner_class",
         t.FUNCTION,
-        "The Python function `f(key, value, partitions) -> int` that places new keys.",
+        "The Python function `f(key, value, partitions) -> int` that chooses the partition of a new key.",
         huawei=("connector.sink-partitioner-class",),
         on=SINKS,
         needs=(Need("sink_partitioner", ("custom",)),),
@@ -212,8 +201,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sink_delivery_guarantee",
         t.choice("none", "at-least-once", "exactly-once"),
-        "`none`: the broker's answer is not awaited. `at-least-once`: all replicas have answered. "
-        "`exactly-once`: the run is one transaction.",
+        "`none`: do not wait for acknowledgements (acks=0). `at-least-once`: wait for all in-sync replicas. "
+        "`exactly-once`: each run is one Kafka transaction.",
         flink=("sink.delivery-guarantee", "sink.semantic"),
         on=SINKS,
         default="at-least-once",
@@ -221,7 +210,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sink_transactional_id_prefix",
         t.TEXT,
-        "How the transactional ids of exactly-once runs begin.",
+        "The prefix of the transactional ids of exactly-once runs.",
         flink=("sink.transactional-id-prefix",),
         on=SINKS,
         default="dbt-upsert-kafka",
@@ -229,7 +218,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sink_parallelism",
         t.whole_number(1),
-        "How many Spark tasks write.",
+        "The number of Spark tasks that write.",
         flink=("sink.parallelism",),
         on=SINKS,
         default_text="Spark's",
@@ -237,31 +226,31 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sink_buffer_flush_max_rows",
         t.whole_number(0),
-        "Flink's buffer that keeps the last change of a key before it writes.",
+        "The size of the buffer in which Flink keeps the last change of each key.",
         flink=("sink.buffer-flush.max-rows",),
         on=SINKS,
-        no_effect="a run writes each key once",
+        no_effect="a run writes each key at most once",
     ),
     Option(
         "sink_buffer_flush_interval",
         t.DURATION,
-        "How long Flink's buffer waits before it writes.",
+        "The interval in which Flink flushes this buffer.",
         flink=("sink.buffer-flush.interval",),
         on=SINKS,
-        no_effect="a run writes each key once",
+        no_effect="a run writes each key at most once",
     ),
     Option(
         "headers",
         t.SQL_MAP,
-        "Headers of every message: name and SQL expression over the SELECT's columns.",
+        "Message headers: a map of names to SQL expressions over the columns of the SELECT.",
         on=SINKS,
         default_text="{}",
     ),
     Option(
         "record_timestamp",
         t.SQL,
-        "The time of each message, a column or expression of type timestamp; null is the time of the write. Spark's sink can't "
-        "set it.",
+        "The timestamp of each message: a column or SQL expression of type timestamp. NULL means the time of the write. Not "
+        "supported by Spark's Kafka sink.",
         on=SINKS,
         default_text="the time of the write",
         needs=(Need("sink_delivery_guarantee", ("exactly-once",)),),
@@ -272,7 +261,7 @@ OPTIONS: tuple[Option, ...] = (
         "Where reading starts.",
         flink=("scan.startup.mode",),
         on=(KAFKA_SOURCE,),
-        default_text="group-offsets with properties group.id, else earliest-offset",
+        default_text="group-offsets if the property group.id is set, otherwise earliest-offset",
         value_needs={
             "timestamp": (Need("scan_startup_timestamp_millis"),),
             "specific-offsets": (Need("scan_startup_specific_offsets"),),
@@ -282,7 +271,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "scan_startup_timestamp_millis",
         t.whole_number(0),
-        "The time from which messages are read, in milliseconds since 1970.",
+        "The first timestamp to read, in milliseconds since 1970-01-01 UTC.",
         flink=("scan.startup.timestamp-millis",),
         on=(KAFKA_SOURCE,),
         needs=(Need("scan_startup_mode", ("timestamp",)),),
@@ -290,15 +279,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "scan_startup_specific_offsets",
         t.OFFSETS,
-        "The first offset to read, by partition; only with a single topic.",
+        "The first offset to read of each partition. Needs a single topic.",
         flink=("scan.startup.specific-offsets",),
         on=(KAFKA_SOURCE,),
         needs=(Need("scan_startup_mode", ("specific-offsets",)),),
     ),
     Option(
         "scan_bounded_mode",
-        t.choice(*_BOUNDED_MODES, because=": a dbt run is always bounded"),
-        "Where reading ends; a dbt run is always bounded.",
+        t.choice(*_BOUNDED_MODES, because="; a dbt run is always bounded"),
+        "Where reading ends. A dbt run is always bounded.",
         flink=("scan.bounded.mode",),
         on=(KAFKA_SOURCE,),
         default="latest-offset",
@@ -311,7 +300,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "scan_bounded_timestamp_millis",
         t.whole_number(0),
-        "The time before which messages are read, in milliseconds since 1970.",
+        "The timestamp at which reading ends (exclusive), in milliseconds since 1970-01-01 UTC.",
         flink=("scan.bounded.timestamp-millis",),
         on=(KAFKA_SOURCE,),
         needs=(Need("scan_bounded_mode", ("timestamp",)),),
@@ -319,7 +308,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "scan_bounded_specific_offsets",
         t.OFFSETS,
-        "The offset before which reading ends, by partition; only with a single topic.",
+        "The offset at which reading ends (exclusive) of each partition. Needs a single topic.",
         flink=("scan.bounded.specific-offsets",),
         on=(KAFKA_SOURCE,),
         needs=(Need("scan_bounded_mode", ("specific-offsets",)),),
@@ -327,36 +316,35 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "scan_topic_partition_discovery_interval",
         t.DURATION,
-        "How often Flink looks for new topics and partitions.",
+        "The interval in which Flink discovers new topics and partitions.",
         flink=("scan.topic-partition-discovery.interval",),
         on=(KAFKA_SOURCE,),
-        no_effect="every run looks for new topics and partitions",
+        no_effect="every run discovers new topics and partitions",
     ),
     Option(
         "on_offset_out_of_range",
         t.choice("error", "earliest"),
-        "What happens when the group's or the specific offsets are expired, or not there yet: refuse the run, or start at the "
-        "earliest that is there.",
+        "What to do if a committed or specific offset is out of range: fail, or start at the earliest offset of the partition.",
         on=(KAFKA_SOURCE,),
         default="error",
     ),
     Option(
         "ignore_parse_errors",
         t.BOOLEAN,
-        "Messages that the format can't read are left out of the relation, instead of failing the query.",
+        "Skip messages that can't be decoded, instead of failing the query.",
         default=False,
     ),
     Option(
         "delete_when",
         t.SQL,
-        "A condition over the SELECT's columns; the keys of rows that meet it are deleted.",
+        "A SQL condition over the columns of the SELECT. The keys of rows for which it is true are deleted.",
         on=SINKS,
         needs=_CHANGES,
     ),
     Option(
         "missing_keys",
         t.choice("delete", "keep"),
-        "What happens to keys of the topic that the SELECT lacks.",
+        "What to do with keys of the topic that are not in the SELECT.",
         on=SINKS,
         default="delete",
         needs=_CHANGES,
@@ -364,14 +352,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "max_deletes",
         t.LIMIT,
-        "Refuse a run that would delete more: a count, or a percentage of the topic's keys.",
+        "Fail if a run would delete more keys: a count, or a percentage of the topic's keys.",
         on=SINKS,
         needs=_CHANGES,
     ),
     Option(
         "allow_empty",
         t.BOOLEAN,
-        "Let a SELECT without rows delete every key of the topic.",
+        "Allow a SELECT without rows to delete every key of the topic.",
         on=SINKS,
         default=False,
         needs=_CHANGES,
@@ -379,7 +367,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "on_duplicate_key",
         t.choice("error", "latest"),
-        "What happens when rows share a key: refuse the run, or take the row with the greatest sequence_by.",
+        "What to do with several rows of the same key: fail, or publish the row with the greatest sequence_by.",
         on=SINKS,
         default="error",
         needs=_CHANGES,
@@ -388,14 +376,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "sequence_by",
         t.COLUMNS,
-        "The columns that order the rows of one key.",
+        "The columns that order the rows of the same key.",
         on=SINKS,
         needs=(Need("on_duplicate_key", ("latest",)), *_CHANGES),
     ),
     Option(
         "on_null_key",
         t.choice("error", "drop"),
-        "What happens to rows whose key has a null column: refuse the run, or leave them out.",
+        "What to do with rows that have NULL in a key column: fail, or drop them.",
         on=SINKS,
         default="error",
         needs=_KEYED,
@@ -403,7 +391,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "foreign_keys",
         t.choice("keep", "delete"),
-        "What happens to keys of the topic that the model's key format can't have written, so another writer's.",
+        "What to do with keys of the topic that the model's key format can't have written, so that another writer did.",
         on=SINKS,
         default="keep",
         needs=_CHANGES,
@@ -411,22 +399,22 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "exclude_columns",
         t.COLUMNS,
-        "Columns that options may use (sequence_by, delete_when, headers, record_timestamp) and that are not published.",
+        "Columns that are not published. Options (sequence_by, delete_when, headers, record_timestamp) may use them.",
         on=SINKS,
     ),
     Option(
         "partitions",
         t.whole_number(1),
-        "Partitions of a topic that the run creates.",
+        "The number of partitions, if the run creates the topic.",
         on=SINKS,
-        default_text="the profile's, else the broker's",
+        default_text="the profile's, otherwise the broker's",
     ),
     Option(
         "replication_factor",
         t.whole_number(1, 32767),
-        "Replicas of a topic that the run creates.",
+        "The replication factor, if the run creates the topic.",
         on=SINKS,
-        default_text="the profile's, else the broker's",
+        default_text="the profile's, otherwise the broker's",
     ),
-    Option("topic_config", t.PLAIN_MAP, "Settings of the topic by their Kafka names.", on=SINKS, default_text="the profile's"),
+    Option("topic_config", t.PLAIN_MAP, "Topic configs by their Kafka names.", on=SINKS, default_text="the profile's"),
 )

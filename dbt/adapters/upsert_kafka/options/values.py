@@ -1,11 +1,12 @@
-"""The types of option values: what each accepts from Python, YAML and a pasted WITH clause, and what it says otherwise.
+"""The types of option values: what each type accepts from Jinja, YAML and a pasted WITH clause.
 
-A type turns a value into the one that the adapter works with or raises ValueError with "must be …". Which option has which
-type is the business of `table`.
+A type converts a value to the Python value that the adapter uses, or raises ValueError with "must be …". `table` and
+`format_table` define which option has which type.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
+from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+
 
 @dataclass(frozen=True)
 class ValueType:
-    """How a value is read, and the words for what is allowed."""
+    """The parser of a value, and a description of the allowed values for docs/options.md."""
 
     describe: str
     parse: Callable[[Any], Any]
@@ -25,13 +28,13 @@ class ValueType:
 
 @dataclass(frozen=True)
 class Limit:
-    """How many is too many: a count, or a percentage of all."""
+    """An upper limit: a count, or a percentage of a total."""
 
     count: int | None = None
     percent: float | None = None
 
     def allows(self, number: int, of: int) -> bool:
-        """Whether `number` out of `of` is within the limit."""
+        """Whether `number` out of a total of `of` is within the limit."""
         if self.percent is not None:
             return number * 100 <= self.percent * of
         return self.count is None or number <= self.count
@@ -49,13 +52,13 @@ def _folded(name: str) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError("must be a text that is not empty")
+        raise ValueError("must be a non-empty string")
     return value
 
 
 def _any_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be a text")
+        raise ValueError("must be a string")
     return value
 
 
@@ -74,7 +77,12 @@ def _boolean(value: Any) -> bool:
 
 
 def choice(*values: str, because: str = "", dotted: bool = False) -> ValueType:
-    """One of `values` in any case, as Flink reads its own; `dotted` also lets through a dotted name."""
+    """One of `values`; case is ignored, as in Flink.
+
+    Args:
+        because: a reason that is added to the error message.
+        dotted: also accept a dotted Python name.
+    """
     folded = {_folded(v): v for v in values}
 
     def parse(value: Any) -> str:
@@ -84,15 +92,15 @@ def choice(*values: str, because: str = "", dotted: bool = False) -> ValueType:
         if dotted and isinstance(value, str) and _DOTTED.fullmatch(value):
             return value
         near = get_close_matches(_folded(str(value)), folded, n=1, cutoff=0.5)
-        hint = f" (did you mean '{folded[near[0]]}'?)" if near else ""
-        raise ValueError(f"must be one of {', '.join(values)}{hint}{because}")
+        hint = f"; did you mean '{folded[near[0]]}'?" if near else ""
+        raise ValueError(f"must be one of {', '.join(values)}{because}{hint}")
 
     listed = ", ".join(values)
     return ValueType(f"{listed}, or a dotted name" if dotted else listed, parse, values)
 
 
 def refused(why: str) -> ValueType:
-    """An option of other systems that no value makes sense for here."""
+    """An option of another system that can't be set here, whatever its value."""
 
     def parse(_: Any) -> None:
         raise ValueError(why)
@@ -101,7 +109,7 @@ def refused(why: str) -> ValueType:
 
 
 def whole_number(least: int, most: int | None = None) -> ValueType:
-    """A whole number within bounds; `'3'` is one (WITH clauses have only texts), `3.0` and `true` are not."""
+    """A whole number within bounds. Accepts `'3'`, because WITH clauses contain only strings; refuses `3.0` and `true`."""
     bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
 
     def parse(value: Any) -> int:
@@ -155,7 +163,7 @@ def _columns(value: Any) -> tuple[str, ...]:
     names = tuple(n.strip() for n in names)
     twice = sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1})
     if twice:
-        raise ValueError(f"must name each column once, and {', '.join(twice)} is there twice")
+        raise ValueError(f"must name each column once; {', '.join(twice)} is repeated")
     return names
 
 
@@ -165,7 +173,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 def _topics(value: Any) -> str:
     names = value.split(";") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
-        raise ValueError("must be the name of a topic")
+        raise ValueError("must be a topic name")
     names = [n.strip() for n in names]
     for name in names:
         if not _TOPIC.fullmatch(name) or name in (".", ".."):
@@ -177,12 +185,12 @@ def _topics(value: Any) -> str:
 
 def _pattern(value: Any) -> str:
     text = _text(value)
-    # Java's own syntax that Python lacks can't be judged here; the rest of a regular expression is the same in both.
+    # Spark and Kafka use Java's syntax. Patterns with constructs that Python does not have can't be checked here.
     if not re.search(r"\\[pPQ]|&&", text):
         try:
             re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", text))
         except re.error as e:
-            raise ValueError(f"must be a regular expression ({e})") from None
+            raise ValueError(f"must be a regular expression: {e}") from None
     return text
 
 
@@ -200,7 +208,7 @@ def _servers(value: Any) -> str:
 
 
 def _offsets(value: Any) -> dict[int, int]:
-    wrong = ValueError("must be like 'partition:0,offset:42;partition:1,offset:300', each partition once")
+    wrong = ValueError("must look like 'partition:0,offset:42;partition:1,offset:300', with each partition once")
     if not isinstance(value, str):
         raise wrong
     offsets: dict[int, int] = {}
@@ -213,14 +221,14 @@ def _offsets(value: Any) -> dict[int, int]:
 
 
 def plain(value: Any) -> str:
-    """A scalar as Kafka's clients and brokers read it: `true`, `12`, `a,b`."""
+    """A value in the notation of Kafka's properties: `true`, `12`, `a,b`."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
     if isinstance(value, list | tuple) and value and all(isinstance(v, str | int | float) for v in value):
         return ",".join(plain(v) for v in value)
-    raise ValueError("must be a text, a number, true, false or a list of these")
+    raise ValueError("must be a string, a number, true, false or a list of these")
 
 
 def _plain_map(value: Any) -> dict[str, str]:
@@ -232,7 +240,7 @@ def _plain_map(value: Any) -> dict[str, str]:
             try:
                 result[name] = plain(item)
             except ValueError as e:
-                raise ValueError(f"must be a map of names to values, and the value of '{name}' {e}") from None
+                raise ValueError(f"must be a map of names to values; the value of '{name}' {e}") from None
     return result
 
 
@@ -241,7 +249,7 @@ def _sql_map(value: Any) -> dict[str, str]:
         raise ValueError("must be a map of names to SQL expressions")
     for name, item in value.items():
         if not isinstance(item, str) or not item.strip():
-            raise ValueError(f"must be a map of names to SQL expressions, and that of '{name}' is none")
+            raise ValueError(f"must be a map of names to SQL expressions; the value of '{name}' is not a SQL expression")
     return {name: item.strip() for name, item in value.items()}
 
 
@@ -252,7 +260,7 @@ def _character(value: Any) -> str:
 
 
 def _delimiter(value: Any) -> str:
-    """A character, also in Java's escapes: WITH clauses write a tab as `\\t` or `\\u0009`."""
+    """A single character. Accepts Java's escapes, because WITH clauses contain a tab as `\\t` or `\\u0009`."""
     text = value
     if isinstance(text, str) and len(text) > 1:
         text = {r"\t": "\t", r"\n": "\n", r"\r": "\r", r"\b": "\b", r"\f": "\f", "\\\\": "\\"}.get(text, text)
@@ -268,12 +276,44 @@ def _name(value: Any) -> str:
 
 def _url(value: Any) -> str:
     if not isinstance(value, str) or not all(re.fullmatch(r"https?://[^\s/,@]+(/\S*)?", u.strip()) for u in value.split(",")):
-        raise ValueError("must be an address that starts with http:// or https://, without user and password")
+        raise ValueError("must be a URL that starts with http:// or https://, without user and password")
     return value
 
 
-TEXT = ValueType("text", _text)
-ANY_TEXT = ValueType("text", _any_text)
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+
+def _avro_schema(value: Any) -> str:
+    """The schema as it was given, if fastavro can parse it."""
+    text = _text(value)
+    try:
+        # Filled by parse_schema with the record, enum and fixed types of the schema.
+        named: dict[str, Any] = {}
+        parse_schema(json.loads(text), named)
+    except UnknownType as e:
+        problem = f"type {e} is unknown"
+    except SchemaParseException as e:
+        problem = str(e)
+    except KeyError as e:
+        problem = f"{e} is missing"
+    except TypeError:
+        problem = "a part of it has the wrong JSON type"
+    except RecursionError:
+        problem = "it is nested too deeply"
+    except ValueError as e:
+        problem = f"it is not JSON, {e}"
+    else:
+        # fastavro accepts any text as a name. Spark and the schema registry don't.
+        bad = next((name for name in named if not _AVRO_NAME.fullmatch(name)), None)
+        if bad is None:
+            return text
+        problem = f"{bad!r} is not a name; use letters, digits and underscores"
+    raise ValueError(f"must be an Avro schema: {' '.join(problem.split())[:200]}")
+
+
+TEXT = ValueType("string", _text)
+ANY_TEXT = ValueType("string", _any_text)
+AVRO_SCHEMA = ValueType("Avro schema (JSON)", _avro_schema)
 SQL = ValueType("SQL expression", _sql)
 BOOLEAN = ValueType("true, false", _boolean)
 LIMIT = ValueType("count or percentage", _limit)
@@ -286,6 +326,6 @@ OFFSETS = ValueType("`partition:0,offset:42;partition:1,offset:300`", _offsets)
 PLAIN_MAP = ValueType("map of names to values", _plain_map)
 SQL_MAP = ValueType("map of names to SQL expressions", _sql_map)
 CHARACTER = ValueType("single character", _character)
-DELIMITER = ValueType("single character, `\\t` and `\\u0001` too", _delimiter)
+DELIMITER = ValueType("single character, or an escape such as `\\t`, `\\u0001`", _delimiter)
 FUNCTION = ValueType("package.module.function", _name)
-URL = ValueType("http address", _url)
+URL = ValueType("URL", _url)

@@ -1,81 +1,104 @@
-"""Rows as events: each run appends the SELECT's rows to the topic, as the materialization `kafka` does by default.
+"""The pipeline of `kafka` models by default: each run appends its rows to the topic as events.
 
-Leaves to `publish` the runs that compare with the topic (update modes, change events), and shares its steps.
+    encode -> guard -> place -> deliver -> expose
+
+Leaves to `pipeline` the `kafka` models that compare with the topic (update_mode upsert and retract, CDC formats).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka import contracts, publish, topics
+from dbt.adapters.upsert_kafka.catalog import views
 from dbt.adapters.upsert_kafka.errors import GuardError
-from dbt.adapters.upsert_kafka.held import hold, until_done
-from dbt.adapters.upsert_kafka.publish import Delivered, Request
-from dbt.adapters.upsert_kafka.records import KEY, NULL_KEY, PARTITION, VALUE, extras, size
-from dbt.adapters.upsert_kafka.tally import Tally
+from dbt.adapters.upsert_kafka.formats.records import KEY, NULL_KEY, PARTITION, VALUE, extras, size
+from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.publish import contracts, deliver, encode, expose, guards
+from dbt.adapters.upsert_kafka.publish.memory import Result, recall
+from dbt.adapters.upsert_kafka.publish.request import Appended, Request, delivered
+from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, release_checkpoints
+from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 
 logger = AdapterLogger("upsert_kafka")
 
 
-@dataclass
-class Appended(Delivered):
-    """What dbt prints at the end of a model's line and keeps in run_results.json."""
-
-    topic: str = ""
-    appended: int = 0
-    dropped: int = 0
-    """Rows without a key, left out by on_null_key='drop'."""
-
-
-@until_done()
+@release_checkpoints()
 def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
-    """Append `rows` to the topic, and show all of its records as the relation.
+    """Append `rows` to the topic, and expose all of its records as the relation.
 
-    The rows are computed before the first is written: a SELECT that fails appends nothing, where the next run would append twice.
+    All rows are computed before the first is written: a SELECT that fails after some rows must not append them, because the next
+    run would append them again.
+
+    Args:
+        rows: the model's SELECT, not yet executed.
     """
     topics.check_name(request.topic)
-    layout = publish.layout_of(rows, request)
-    partitioner = publish.partitioner_of(request)
+    layout = encode.layout_of(rows, request)
+    partitioner = deliver.partitioner_of(request)
+    before = views.prepare(spark, request.model, request.relation)
     if request.mode == "check":
-        publish.expose(spark, layout, request)
+        expose.expose(spark, layout, request, before)
         return Appended(_message="checked, nothing appended", topic=request.topic)
-    seen = Tally()
-    broken = contracts.NullCount(request.not_null)
-    encoded = seen.of(
-        layout.encode(broken.watch(rows), request.options),
+
+    metrics = ObservedMetrics()
+    null_count = contracts.NullCount(request.not_null)
+    encoded = metrics.observe(
+        layout.encode(null_count.observe(rows), request.options),
         F.count_if(~F.col(NULL_KEY)).alias("rows"),
         F.count_if(NULL_KEY).alias("nulls"),
+        F.count_if(~F.col(NULL_KEY) & F.col(KEY).isNotNull() & F.col(VALUE).isNull()).alias("tombstones"),
         F.max(size()).alias("largest"),
     )
-    computed = hold(encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)))
-    count, nulls = seen.found["rows"], seen.found["nulls"]
-    if broken.reasons():
-        raise GuardError("\n".join(f"{request.model}: {reason}" for reason in broken.reasons()) + "\nNothing was written.")
-    if nulls and request.options.on_null_key != "drop":
-        raise GuardError(
-            f"{request.model}: {nulls} rows have NULL in a column of unique_key ({', '.join(request.options.unique_key)}); "
-            "set on_null_key='drop' to leave them out. Nothing was written."
-        )
+    events = checkpoint(encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)))
+    count, nulls = metrics.values["rows"], metrics.values["nulls"]
+
+    _check(request, null_count.violations(), nulls)
     if request.mode == "preview":
         return Appended(_message=f"dry run, nothing appended: +{count}", topic=request.topic, appended=count, dropped=nulls)
+
     with request.kafka.admin() as admin:
         topic = topics.describe(admin, request.topic)
-        publish.check_size(admin, topic, seen.found["largest"] or 0, request)
-        made = topic is None
+        if topic is not None and request.transactional_id:
+            deliver.recover(admin, topic, request)
+        memory = recall(admin, topic, request)
+        deliver.check_size(admin, topic, metrics.values["largest"] or 0, request)
+        is_created = False
         if topic is None:
-            topic = topics.create(admin, request.topic, request.wanted)
+            topic, is_created = topics.create_unless_exists(admin, request.topic, request.topic_settings)
+            memory = memory if is_created else recall(admin, topic, request)
         else:
-            for difference in topics.differences(topic, request.wanted):
-                logger.warning(f"{request.model}: {difference}")
+            for difference in topics.differences(topic, request.topic_settings):
+                logger.warning(f"model {request.model}: {difference}")
         topics.check_rights(topic, "WRITE")
-    delivery = None
-    if count:
-        unplaced = computed.withColumn(PARTITION, F.lit(None).cast("int"))
-        delivery = publish.deliver(unplaced, partitioner, topic, request, count)
-    publish.expose(spark, layout, request, made, topic, delivery)
-    delivered = publish.described(delivery) if delivery else {}
-    return Appended(_message=f"+{count}", rows_affected=count, topic=request.topic, appended=count, dropped=nulls, **delivered)
+        if warning := guards.appended_tombstones(metrics.values["tombstones"], topic, layout):
+            logger.warning(f"model {request.model}: {warning}")
+        memory = memory.claim(topic, is_created)
+        result = Result(topic, layout)
+        delivery = None
+        if count:
+            placed = deliver.place(events.withColumn(PARTITION, F.lit(None).cast("int")), partitioner, topic)
+            delivery = deliver.deliver(placed, count, topic, admin, request, memory.in_transaction(result))
+        memory.close(replace(result, delivery=delivery))
+    expose.expose(spark, layout, request, before)
+    return Appended(
+        _message=f"+{count}",
+        rows_affected=count,
+        topic=request.topic,
+        appended=count,
+        dropped=nulls,
+        **delivered(delivery),
+    )
+
+
+def _check(request: Request, broken: list[str], nulls: int) -> None:
+    """Refuse rows that violate a constraint or, unless on_null_key='drop', have no key."""
+    reasons = list(broken)
+    if nulls and request.options.on_null_key != "drop":
+        keyless = guards.null_keys(nulls, ", ".join(request.options.unique_key))
+        reasons.append(f"{keyless}. Set on_null_key='drop' to leave such rows out.")
+    if reasons:
+        raise GuardError("\n".join(f"model {request.model}: {reason}" for reason in reasons) + "\nNothing was written.")

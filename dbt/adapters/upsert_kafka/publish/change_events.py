@@ -1,6 +1,6 @@
-"""A topic of change events as the state that it leaves, and a change as events: what `debezium-json` and `canal-json` add.
+"""What the CDC formats `debezium-json` and `canal-json` need beyond other formats: deletes and old rows are events with values.
 
-Leaves to `changes` what differs and to the formats how an event looks.
+Leaves to `difference` what differs and to `formats` how an event looks.
 """
 
 from __future__ import annotations
@@ -8,41 +8,44 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.changes import DELETE, INSERT, KIND, REPUBLISH, WRITTEN, Changes
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
-from dbt.adapters.upsert_kafka.records import KEY, PARTITION, VALUE, Records, extras
+from dbt.adapters.upsert_kafka.formats.records import KEY, PARTITION, VALUE, Records, extras
+from dbt.adapters.upsert_kafka.publish.changes import Changes
+from dbt.adapters.upsert_kafka.publish.kinds import KIND, Kind
 
 OLD = "old"
 
 
-def live(found: DataFrame, layout: Records) -> DataFrame:
-    """The records of a topic with a null where the event says that the row is gone; other formats have tombstones already."""
+def with_tombstones(found: DataFrame, layout: Records) -> DataFrame:
+    """The records of a topic, with a null value for each delete event. Other formats have tombstones already."""
     if not isinstance(layout.value_format, ChangelogFormat):
         return found
     return found.withColumn(VALUE, F.expr(layout.value_format.live(layout.value, VALUE)))
 
 
-def records(change: Changes, found: DataFrame | None, layout: Records) -> DataFrame:
-    """The events to be written: `key, value, partition, seq` and the extras. A row that was there is taken back first.
+def records(changes: Changes, found: DataFrame | None, layout: Records) -> DataFrame:
+    """The events to write: `key, value, partition, seq`, headers and timestamp.
+
+    As in Flink, an update is two events: the delete of the old row (`seq` 0) and the insert of the new one (`seq` 1).
 
     Args:
-        found: the topic's records, None for a topic without.
+        found: the topic's records, None for a topic without records.
     """
     format = layout.value_format
     assert isinstance(format, ChangelogFormat)
-    written = change.frame.where(F.col(KIND).isin(*WRITTEN, REPUBLISH))
+    written = changes.written()
     others = extras(written)
     if found is None:
         return written.select(KEY, VALUE, PARTITION, F.lit(0).alias("seq"), *others)
-    # Only the keys that change need their old rows, which the comparison by hashes did not carry.
-    keys = written.where(F.col(KIND) != INSERT).select(KEY, PARTITION)
-    last = found.join(keys, [KEY, PARTITION]).groupBy(KEY, PARTITION).agg(F.expr("max_by(value, offset)").alias(OLD))
-    joined = written.join(last, [KEY, PARTITION], "left")
-    steps = F.expr(
-        f"CASE WHEN {KIND} = '{INSERT}' THEN array(named_struct('seq', 0, 'event', {VALUE})) "
-        f"WHEN {KIND} = '{DELETE}' THEN array(named_struct('seq', 0, 'event', {format.retraction(layout.value, OLD)})) "
-        f"ELSE array(named_struct('seq', 0, 'event', {format.retraction(layout.value, OLD)}), "
-        f"named_struct('seq', 1, 'event', {VALUE})) END"
+    # The comparison has only hashes of the old rows. They are read again, for the keys that change.
+    keys = written.where(F.col(KIND) != Kind.INSERT).select(KEY, PARTITION)
+    old_rows = found.join(keys, [KEY, PARTITION]).groupBy(KEY, PARTITION).agg(F.expr("max_by(value, offset)").alias(OLD))
+    joined = written.join(old_rows, [KEY, PARTITION], "left")
+    delete = f"named_struct('seq', 0, 'event', {format.retraction(layout.value, OLD)})"
+    events = F.expr(
+        f"CASE WHEN {KIND} = '{Kind.INSERT}' THEN array(named_struct('seq', 0, 'event', {VALUE})) "
+        f"WHEN {KIND} = '{Kind.DELETE}' THEN array({delete}) "
+        f"ELSE array({delete}, named_struct('seq', 1, 'event', {VALUE})) END"
     )
-    exploded = joined.select(KEY, PARTITION, F.explode(steps).alias("step"), *others)
-    return exploded.select(KEY, F.col("step.event").alias(VALUE), PARTITION, "step.seq", *others)
+    exploded = joined.select(KEY, PARTITION, F.explode(events).alias("e"), *others)
+    return exploded.select(KEY, F.col("e.event").alias(VALUE), PARTITION, "e.seq", *others)

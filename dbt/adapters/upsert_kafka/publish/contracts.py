@@ -1,6 +1,6 @@
-"""A model's contract, where dbt enforces it: what its constraints promise about the rows, checked before they are published.
+"""The constraints of a model's contract that a topic can keep: not_null and primary_key.
 
-Leaves names and types of columns to dbt's own check, and the key's duplicates and nulls to `guards`.
+Leaves names and types of columns to dbt's own check, and duplicates and nulls in the key to `guards`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.errors import OptionsError, count_of
+from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 from dbt.adapters.upsert_kafka.sql import quote_identifier
-from dbt.adapters.upsert_kafka.tally import Tally
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What the YAML of a model promises; nothing where its contract is not enforced."""
+    """The constraints in a model's YAML; none if the contract is not enforced."""
 
     not_null: tuple[str, ...] = ()
     primary_key: tuple[str, ...] = ()
 
 
 def constraints(model: Mapping[str, Any]) -> Constraints:
-    """The constraints on columns and on the model that a topic can keep: not_null and primary_key."""
+    """The not_null and primary_key constraints of the columns and of the model."""
     if not (model["config"].get("contract") or {}).get("enforced"):
         return Constraints()
     of_columns = [(c, str(column["name"])) for column in model["columns"].values() for c in column.get("constraints") or ()]
@@ -41,42 +41,45 @@ def constraints(model: Mapping[str, Any]) -> Constraints:
 
 
 def with_key(model: Mapping[str, Any]) -> dict[str, Any]:
-    """The model's config; a primary_key constraint stands for a unique_key that is not set."""
+    """The model's config, with the primary_key constraint as unique_key if that is not set."""
     config = dict(model["config"])
-    key, given = constraints(model).primary_key, config.get("unique_key")
+    key, unique_key = constraints(model).primary_key, config.get("unique_key")
     if not key:
         return config
-    if not given:
+    if not unique_key:
         return {**config, "unique_key": list(key)}
-    columns = [given] if isinstance(given, str) else list(given)
+    columns = [unique_key] if isinstance(unique_key, str) else list(unique_key)
     if [name.lower() for name in columns] != [name.lower() for name in key]:
         raise OptionsError(
-            f"{model['name']}: unique_key is {', '.join(columns)} and the primary_key constraint {', '.join(key)}: "
-            "make them the same, or leave unique_key out"
+            f"model {model['name']}: unique_key is {', '.join(columns)}, but the primary_key constraint is {', '.join(key)}. "
+            "Make them equal, or remove unique_key."
         )
     return config
 
 
 class NullCount:
-    """Counts nulls of the columns that must have none, while the rows pass by."""
+    """Counts the nulls in columns with a not_null constraint, while the rows are computed for another reason."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
-        self.columns = columns
-        self._seen = Tally()
+        self._columns = columns
+        self._metrics = ObservedMetrics()
 
-    def watch(self, rows: DataFrame) -> DataFrame:
-        if not self.columns:
+    def observe(self, rows: DataFrame) -> DataFrame:
+        """The same rows; they are counted when they are computed."""
+        if not self._columns:
             return rows
-        counts = [F.count_if(F.col(quote_identifier(name)).isNull()).alias(f"c{i}") for i, name in enumerate(self.columns)]
-        return self._seen.of(rows, *counts)
+        counts = [F.count_if(F.col(quote_identifier(name)).isNull()).alias(f"c{i}") for i, name in enumerate(self._columns)]
+        return self._metrics.observe(rows, *counts)
 
-    def reasons(self) -> list[str]:
-        """Once the rows were computed: one reason for each column that has nulls."""
-        if not self.columns:
+    def violations(self) -> list[str]:
+        """One sentence per column that has nulls. Call it after the rows were computed."""
+        if not self._columns:
             return []
-        found = self._seen.found
+        found = self._metrics.values
+        numbers = {name: found[f"c{i}"] for i, name in enumerate(self._columns)}
         return [
-            f"{found[f'c{i}']} rows have NULL in '{name}', which has a not_null constraint; filter them in the SELECT"
-            for i, name in enumerate(self.columns)
-            if found[f"c{i}"]
+            f"{count_of(number, 'row', 'has', 'have')} NULL in '{name}', which has a not_null constraint. "
+            "Filter such rows in the SELECT."
+            for name, number in numbers.items()
+            if number
         ]

@@ -1,114 +1,159 @@
-"""What refuses a change before anything is written. A refused run leaves the topic untouched.
+"""The checks that refuse changes before anything is written.
 
-Every reason says how many, shows some, and names the option that would allow it. Leaves to `changes` how the counts came about.
+Each reason has the number of keys or rows, some examples, and the option that would allow them. Leaves to `difference` how the
+keys are counted.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.changes import CONFLICT, DELETE, DUPLICATE, FOREIGN, KIND, NULL, Changes, examples
-from dbt.adapters.upsert_kafka.errors import GuardError
+from dbt.adapters.upsert_kafka.errors import GuardError, count_of
+from dbt.adapters.upsert_kafka.formats.records import KEY, Records
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.options import ModelOptions
-from dbt.adapters.upsert_kafka.records import KEY, Records
+from dbt.adapters.upsert_kafka.publish.changes import Changes
+from dbt.adapters.upsert_kafka.publish.kinds import KIND, Kind
 
 EXAMPLES = 5
+NOTHING_WRITTEN = "Nothing was written; the topic is untouched."
 
 
 def check(model: str, changes: Changes, records: Records, options: ModelOptions, broken: Sequence[str] = ()) -> list[str]:
-    """Refuse the change with every reason at once, or let it pass.
+    """Raise GuardError with all reasons to refuse the changes.
 
     Args:
-        broken: promises of the model's contract that its rows break.
+        broken: constraints of the model's contract that its rows violate, see `contracts.NullCount`.
 
     Returns:
-        What is allowed and still worth a warning.
+        Warnings about what is allowed.
     """
     reasons = [*broken, *(reason for guard in GUARDS if (reason := guard(changes, records, options)))]
     if reasons:
-        raise GuardError("\n".join(f"{model}: {reason}" for reason in reasons) + "\nNothing was written; the topic is untouched.")
-    return [f"{model}: {warning}" for report in REPORTS if (warning := report(changes, records, options))]
+        raise GuardError("\n".join(f"model {model}: {reason}" for reason in reasons) + f"\n{NOTHING_WRITTEN}")
+    return [f"model {model}: {warning}" for guard in WARNINGS if (warning := guard(changes, records, options))]
 
 
 def _duplicates(changes: Changes, records: Records, options: ModelOptions) -> str | None:
-    if not changes[DUPLICATE]:
+    number = changes[Kind.DUPLICATE]
+    if not number:
         return None
-    repeated = changes.frame.where(F.col(KIND) == DUPLICATE).groupBy(KEY).count()
-    worst = repeated.orderBy(F.desc("count"), KEY).select(records.show_key().alias("shown"), "count").limit(EXAMPLES).collect()
-    shown = ", ".join(f"{row['shown']} ({row['count']} rows)" for row in worst)
+    by_key = changes.frame.where(F.col(KIND) == Kind.DUPLICATE).groupBy(KEY).count()
+    worst = by_key.orderBy(F.desc("count"), KEY).select(records.show_key().alias("key"), "count").limit(EXAMPLES).collect()
+    shown = ", ".join(f"{row['key']} ({count_of(row['count'], 'row')})" for row in worst)
+    share = f"{number} rows share their unique_key ({_names(records)})"
     if options.on_duplicate_key == "latest":
         return (
-            f"{changes[DUPLICATE]} rows share their unique_key ({_names(records)}) and their sequence_by "
-            f"({', '.join(options.sequence_by)}) with another row, for example {shown}; "
-            "add a column to sequence_by that tells them apart"
+            f"{share} and their sequence_by ({', '.join(options.sequence_by)}) with another row, for example {shown}. "
+            "Add a column to sequence_by that differs between them."
         )
     return (
-        f"{changes[DUPLICATE]} rows share their unique_key ({_names(records)}) with another row, for example {shown}; "
-        "make the SELECT unique, or set on_duplicate_key='latest' with sequence_by"
+        f"{share} with another row, for example {shown}. "
+        "Make the SELECT unique, or set on_duplicate_key='latest' with sequence_by."
     )
 
 
 def _null_keys(changes: Changes, records: Records, options: ModelOptions) -> str | None:
-    if not changes[NULL] or options.on_null_key == "drop":
+    number = changes[Kind.NULL]
+    if not number or options.on_null_key == "drop":
         return None
-    shown = ", ".join(examples(changes, NULL, records.show_key(), EXAMPLES))
     return (
-        f"{changes[NULL]} rows have NULL in a column of unique_key ({_names(records)}), for example {shown}; "
-        "filter them in the SELECT, or set on_null_key='drop'"
+        f"{null_keys(number, _names(records))}, for example {_examples(changes, Kind.NULL, records)}. "
+        "Filter such rows in the SELECT, or set on_null_key='drop'."
     )
 
 
+def null_keys(number: int, columns: str) -> str:
+    """How many rows have no key."""
+    return f"{count_of(number, 'row', 'has', 'have')} NULL in a column of unique_key ({columns})"
+
+
 def _empty(changes: Changes, records: Records, options: ModelOptions) -> str | None:
-    published = changes.rows - changes[NULL]
-    if published or not changes[DELETE] or options.allow_empty:
+    rows_with_key = changes.rows - changes[Kind.NULL]
+    if rows_with_key or not changes[Kind.DELETE] or options.allow_empty:
         return None
     return (
-        f"the SELECT has no rows and the topic holds {changes.live_keys} keys, which would all be deleted; "
-        "set allow_empty=true if that is meant"
+        f"the SELECT has no rows and the topic has {count_of(changes.live_keys, 'key')}. "
+        "Set allow_empty=true if they are to be deleted."
     )
 
 
 def _too_many_deletes(changes: Changes, records: Records, options: ModelOptions) -> str | None:
-    limit = options.max_deletes
-    if limit is None or limit.allows(changes[DELETE], changes.live_keys):
+    limit, number = options.max_deletes, changes[Kind.DELETE]
+    if limit is None or limit.allows(number, changes.live_keys):
         return None
-    shown = ", ".join(examples(changes, DELETE, records.show_key(), EXAMPLES))
+    allowed = limit.count if limit.percent is None else math.floor(limit.percent * changes.live_keys / 100)
     return (
-        f"{changes[DELETE]} of the topic's {changes.live_keys} keys would be deleted, for example {shown}; "
-        f"max_deletes={limit} allows fewer: raise it if that is meant"
+        f"{number} of the topic's {count_of(changes.live_keys, 'key')} would be deleted, for example "
+        f"{_examples(changes, Kind.DELETE, records)}, max_deletes={limit} allows {allowed}. "
+        "Raise max_deletes if this is intended."
+    )
+
+
+def _null_values(changes: Changes, records: Records, options: ModelOptions) -> str | None:
+    number = changes[Kind.NULL_VALUE]
+    if not number:
+        return None
+    return (
+        f"{count_of(number, 'row', 'has', 'have')} NULL as the value of the message ({_value_columns(records)}), for example "
+        f"{_examples(changes, Kind.NULL_VALUE, records)}. A message without a value deletes its key. Filter such rows in the "
+        "SELECT or use COALESCE; set delete_when if the keys are to be deleted."
+    )
+
+
+def appended_tombstones(number: int, topic: Topic, records: Records) -> str | None:
+    """A warning about events that delete their key. They are written: a row of an append model is an event as it is."""
+    if not number or "compact" not in (topic.cleanup_policy or ""):
+        return None
+    return (
+        f"{count_of(number, 'row', 'has', 'have')} a key and NULL as the value of the message ({_value_columns(records)}). Topic "
+        f"'{topic.name}' is compacted, so they are tombstones, which delete the earlier values of their keys."
     )
 
 
 def _conflicts(changes: Changes, records: Records, options: ModelOptions) -> str | None:
-    if not changes[CONFLICT]:
+    number = changes[Kind.CONFLICT]
+    if not number:
         return None
-    shown = ", ".join(examples(changes, CONFLICT, records.show_key(), EXAMPLES))
     return (
-        f"{changes[CONFLICT]} rows differ from what the topic holds for their key, for example {shown}; "
-        "update_mode='append' writes new keys only: set update_mode='upsert' to publish changes"
+        f"{count_of(number, 'row', 'differs', 'differ')} from the topic's value of the same key, for example "
+        f"{_examples(changes, Kind.CONFLICT, records)}, and update_mode='append' writes new keys only. "
+        "Set update_mode='upsert' to publish changes."
     )
 
 
 def _dropped(changes: Changes, records: Records, options: ModelOptions) -> str | None:
-    return f"{changes[NULL]} rows with NULL in unique_key were dropped (on_null_key='drop')" if changes[NULL] else None
+    number = changes[Kind.NULL]
+    return f"on_null_key='drop' left out {count_of(number, 'row')} with NULL in unique_key." if number else None
 
 
 def _foreign(changes: Changes, records: Records, options: ModelOptions) -> str | None:
-    if not changes[FOREIGN]:
+    number = changes[Kind.FOREIGN]
+    if not number:
         return None
-    shown = ", ".join(examples(changes, FOREIGN, F.hex(F.substring(KEY, 1, 20)), EXAMPLES))
+    # The key format can't decode these keys.
+    shown = ", ".join(changes.examples(Kind.FOREIGN, F.hex(F.substring(KEY, 1, 20)), EXAMPLES))
     return (
-        f"{changes[FOREIGN]} keys of the topic are not in the model's key format, so another writer's; they were left alone, "
-        f"for example (hex) {shown}; set foreign_keys='delete' to delete them"
+        f"the topic has {count_of(number, 'key')} that the model's key format can't have written, for example (hex) {shown}. "
+        "Keys of other writers are left as they are; set foreign_keys='delete' to delete them."
     )
 
 
 Guard = Callable[[Changes, Records, ModelOptions], str | None]
-GUARDS: tuple[Guard, ...] = (_duplicates, _null_keys, _empty, _too_many_deletes, _conflicts)
-REPORTS: tuple[Guard, ...] = (_dropped, _foreign)
+GUARDS: tuple[Guard, ...] = (_duplicates, _null_keys, _null_values, _empty, _too_many_deletes, _conflicts)
+WARNINGS: tuple[Guard, ...] = (_dropped, _foreign)
+
+
+def _examples(changes: Changes, kind: Kind, records: Records) -> str:
+    return ", ".join(changes.examples(kind, records.show_key(), EXAMPLES))
 
 
 def _names(records: Records) -> str:
     return ", ".join(field.column for field in records.key.fields)
+
+
+def _value_columns(records: Records) -> str:
+    return ", ".join(field.column for field in records.value.fields)

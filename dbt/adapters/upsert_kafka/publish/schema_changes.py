@@ -1,6 +1,6 @@
-"""A SELECT whose columns or key are others than last time: what `on_schema_change` says, decided before anything is written.
+"""What happens if the columns or the key of a SELECT differ from those of the last run; decided before anything is written.
 
-Leaves to `changes` that other bytes are a change, and to `views` what was exposed last.
+Leaves to `difference` that other bytes are a change, and to `catalog.views` which columns the last run exposed.
 """
 
 from __future__ import annotations
@@ -10,54 +10,62 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
+from dbt.adapters.upsert_kafka.publish.guards import NOTHING_WRITTEN
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
+FOLLOWS_SELECT = ("ignore", "sync_all_columns")
+"""Modes in which the SELECT's columns are published as they are: a topic has no columns that could be left unchanged."""
 MODES = ("ignore", "fail", "append_new_columns", "sync_all_columns")
 
 
 def reconcile(model: str, rows: DataFrame, exposed: StructType | None, mode: str) -> DataFrame:
-    """The rows to publish, given the columns that the view exposed last (None: there is no view yet).
+    """The rows to publish, by the model's on_schema_change.
 
-    `ignore` and `sync_all_columns` follow the SELECT: a topic has no columns that could be left behind. `append_new_columns`
-    takes new columns and keeps vanished ones, as nulls. `fail` refuses any difference.
+    `append_new_columns` publishes new columns and keeps removed ones, with nulls. `fail` refuses any difference.
+
+    Args:
+        exposed: the columns of the view; None if there is no view yet, or if `mode` follows the SELECT.
     """
     if mode not in MODES:
-        raise OptionsError(f"{model}: on_schema_change='{mode}' is unknown: use one of {', '.join(MODES)}")
-    if exposed is None or mode in ("ignore", "sync_all_columns"):
+        raise OptionsError(f"model {model}: on_schema_change='{mode}' is unknown. Use one of {', '.join(MODES)}.")
+    if exposed is None or mode in FOLLOWS_SELECT:
         return rows
-    now = {f.name.lower(): f for f in rows.schema.fields}
-    then = {f.name.lower(): f for f in exposed.fields}
-    added = [now[name].name for name in now if name not in then]
-    removed = [field for name, field in then.items() if name not in now]
+    now = {field.name.lower(): field for field in rows.schema.fields}
+    before = {field.name.lower(): field for field in exposed.fields}
+    added = [now[name].name for name in now if name not in before]
+    removed = [field for name, field in before.items() if name not in now]
     retyped = [
         f"{now[name].name} ({field.dataType.simpleString()} to {now[name].dataType.simpleString()})"
-        for name, field in then.items()
+        for name, field in before.items()
         if name in now and now[name].dataType != field.dataType
     ]
     if mode == "fail" and (added or removed or retyped):
-        what = {"added": added, "removed": [f.name for f in removed], "of another type": retyped}
-        listed = "; ".join(f"{how}: {', '.join(names)}" for how, names in what.items() if names)
+        differences = {"added": added, "removed": [field.name for field in removed], "of another type": retyped}
+        listed = "; ".join(f"{how}: {', '.join(names)}" for how, names in differences.items() if names)
         raise GuardError(
-            f"{model}: the SELECT's columns are others than those published ({listed}) and on_schema_change='fail'. "
-            "Nothing was written; the topic is untouched. Change on_schema_change, or run with --full-refresh"
+            f"model {model}: the columns of the SELECT differ from those published ({listed}) and on_schema_change='fail'. "
+            f"{NOTHING_WRITTEN} Change on_schema_change, or run with --full-refresh."
         )
-    kept = [F.lit(None).cast(field.dataType).alias(field.name) for field in removed]
-    order = [now[name].name if name in now else field.name for name, field in then.items()] + added
-    return rows.select("*", *kept).select(*(quote_identifier(name) for name in order)) if kept else rows
+    if not removed:
+        return rows
+    nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in removed]
+    order = [now[name].name if name in now else field.name for name, field in before.items()] + added
+    return rows.select("*", *nulls).select(*(quote_identifier(name) for name in order))
 
 
-def check_key(model: str, before: str | None, now: str, live: bool, full_refresh: bool) -> bool:
-    """Refuse another key layout than the topic's keys have; with --full-refresh the old keys are to be deleted.
+def check_key(model: str, before: str | None, now: str, full_refresh: bool) -> bool:
+    """Whether the key layout changed; raises GuardError without --full-refresh.
 
-    Returns:
-        Whether the old keys are foreign now.
+    Args:
+        before: the key layout of the records in the topic, None if that is not known.
+        now: the key layout of this run, see `Records.key_layout`.
     """
-    if before is None or before == now or not live:
+    if before is None or before == now:
         return False
     if not full_refresh:
         raise GuardError(
-            f"{model}: unique_key, key_format or one of the key's options changed, so every key in the topic "
-            f"would be a foreign one (was {before}, is {now}). Nothing was written; the topic is untouched. "
-            "Run with --full-refresh to publish under the new keys and delete the old ones"
+            f"model {model}: unique_key, key_format or an option of the key's format changed (was {before}, is {now}), "
+            f"so every key in the topic would be foreign. {NOTHING_WRITTEN} "
+            "Run with --full-refresh to publish with the new keys and delete the old ones."
         )
     return True

@@ -1,225 +1,204 @@
-"""What a run left in the topic, key by key: the next run compares its rows with that, and needs not read the topic.
+"""Snapshots of large topics: the table `<alias>__snapshot` has what the last run left in the topic, key by key.
 
-A shortcut for large tables, never a second truth: it counts only while the topic, from its first offset to its last, is as that
-run left it. Leaves to `changes` the comparison itself, and what a change adds.
+The next run compares its rows with the snapshot instead of reading the topic. A snapshot is a cache: it is used only while the
+topic's id and offsets are those that the run left, and only if it adds up to the digest in the topic's state record.
+Leaves to `snapshot_log` what is in the table and to `compare` how it is used.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dbt.adapters.events.logging import AdapterLogger
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
-from dbt.adapters.upsert_kafka import views
-from dbt.adapters.upsert_kafka.held import hold
-from dbt.adapters.upsert_kafka.records import DOOMED, KEY, KEY_HASH, NULL_KEY, PARTITION, ROW_HASH, key_hash
+from dbt.adapters.upsert_kafka.catalog import name, properties
+from dbt.adapters.upsert_kafka.formats.records import KEY_HASH, key_hash
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.publish import buckets, snapshot_log
+from dbt.adapters.upsert_kafka.publish.buckets import DifferingBuckets, LogSums
+from dbt.adapters.upsert_kafka.publish.digest import Digest
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.scan import HASH
-from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS
-from dbt.adapters.upsert_kafka.tally import Tally
-from dbt.adapters.upsert_kafka.topics import Topic
+from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 
 logger = AdapterLogger("upsert_kafka")
 
 FEWEST_ROWS = 100_000
-"""Smaller tables are compared in less time than a snapshot takes."""
-KEYS_PER_BUCKET = 16
-MOST_BUCKETS = 1_000_000
-"""That a comparison is restricted to: they are sent to every executor."""
+"""Comparing a smaller table with the topic takes less time than saving a snapshot."""
 MOST_ADDITIONS = 50
-"""Then a snapshot is made anew: each addition is one more file to open."""
-KEYS = "keys"
-COLUMNS = f"{KEY} BINARY, {PARTITION} INT, {HASH} BIGINT, {KEYS} INT"
-"""Of a log: `keys` is 1 for a value that a key got, -1 for one that it lost, 0 for a key of which only a tombstone is left.
-`partition` is null where Kafka's default partitioner puts the key."""
-# Hashes and unique keys repeat themselves nowhere.
+"""After so many additions a snapshot is saved anew: each addition is one more file to open."""
+# Hashes and unique keys have no repeated values that a dictionary could encode.
 STORED_AS = {"compression": "zstd", "parquet.enable.dictionary": "false"}
-BUCKET, CHECKSUM = "bucket", "checksum"
-TOPIC, DIGEST, LIVE, ADDED, PLACED = (f"{views.OURS}{fact}" for fact in ("topic", "digest", "keys", "added", "placed"))
+TOPIC, DIGEST, LIVE, ADDED = (f"{properties.OURS}{fact}" for fact in ("topic", "seeded_digest", "keys", "added"))
 
 
-class Digest(NamedTuple):
-    """What tells whether two runs had the same rows."""
+@dataclass(frozen=True)
+class Metadata:
+    """What the table's properties say about the snapshot."""
 
-    rows: int
-    nulls: int
-    """Rows without a key."""
-    checksum: int
-    """XOR of all rows' hashes: together with their number no other rows have the same by chance."""
+    topic: str
+    """Name, id and offsets of the topic, see `fingerprint`."""
+    digest: Digest
+    """Of the rows of the run that saved it."""
+    keys: int
+    """Live keys of the topic."""
+    added: int = 0
+    """About how many entries were added since the table was saved as a whole."""
 
+    def as_properties(self) -> dict[str, str]:
+        return {
+            TOPIC: self.topic,
+            DIGEST: self.digest.text,
+            LIVE: str(self.keys),
+            ADDED: str(self.added),
+        }
 
-def digest_columns() -> list[Column]:
-    """Aggregates over encoded rows that make a digest."""
-    checksum = F.bit_xor(F.when(~F.col(NULL_KEY), F.xxhash64(KEY_HASH, ROW_HASH, DOOMED)))
-    return [
-        F.count(F.lit(1)).alias("rows"),
-        F.count_if(F.col(NULL_KEY)).alias("nulls"),
-        F.coalesce(checksum, F.lit(0)).alias(CHECKSUM),
-    ]
-
-
-def digest(rows: DataFrame) -> Digest:
-    """Of encoded rows."""
-    [found] = rows.agg(*digest_columns()).collect()
-    return Digest(*found)
+    @classmethod
+    def of(cls, table_properties: Mapping[str, str]) -> Metadata | None:
+        """None if there is no table, or its snapshot is unfinished or an older version's."""
+        if TOPIC not in table_properties or DIGEST not in table_properties:
+            return None
+        return cls(
+            topic=table_properties[TOPIC],
+            digest=Digest.of(table_properties[DIGEST]),
+            keys=int(table_properties[LIVE]),
+            added=int(table_properties[ADDED]),
+        )
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A topic's keys, as the last run left them."""
+    """The keys of a topic as the last run left them."""
 
-    log: DataFrame | None
-    """COLUMNS and `key_hash`; None where it is not known in which partitions they are."""
-    keys: int
-    digest: str
-    added: int
-    """About how many rows were added since it was made."""
-
-    def is_of(self, rows: Digest) -> bool:
-        """Whether the last run's rows were the same; then there is nothing to do. Rows without a key must be looked at."""
-        return not rows.nulls and self.digest == json.dumps(rows)
-
-    def latest(self) -> DataFrame | None:
-        """The keys as `scan.latest` would find them in the topic."""
-        return None if self.log is None else self.latest_of(self.log)
-
-    def latest_of(self, log: DataFrame) -> DataFrame:
-        """The same of a part of the log that has all of each key."""
-        split = F.lit(False).alias("split")
-        if not self.added:
-            return log.select(KEY, PARTITION, (F.col(KEYS) > 0).alias("live"), HASH, split)
-        live = (F.sum(KEYS) > 0).alias("live")
-        # What a key lost cancels out what it got.
-        return log.groupBy(KEY).agg(F.max(PARTITION).alias(PARTITION), live, F.bit_xor(HASH).alias(HASH), split)
-
-    def differing(self, rows: DataFrame) -> Part | None:
-        """The buckets in which rows and topic are not the same; None if those are too many to be worth it."""
-        if self.log is None:
-            return None
-        buckets = self.keys // KEYS_PER_BUCKET + 1
-        of_rows = rows.where(~F.col(NULL_KEY)).select(
-            _bucket(buckets),
-            F.when(F.col(DOOMED), 0).otherwise(1).alias(KEYS),
-            # A row that must go makes its bucket one to look at.
-            F.when(F.col(DOOMED), F.xxhash64(F.lit(DOOMED), KEY_HASH)).otherwise(F.xxhash64(KEY_HASH, ROW_HASH)),
-        )
-        known = self.log.where(f"{KEYS} <> 0").select(_bucket(buckets), -F.col(KEYS), F.xxhash64(KEY_HASH, HASH))
-        both = of_rows.unionAll(known).toDF(BUCKET, KEYS, CHECKSUM).groupBy(BUCKET)
-        # A checksum stands for few rows, so that 64 bits do not miss a change by chance.
-        sums = both.agg(F.sum(KEYS).alias(KEYS), F.bit_xor(CHECKSUM).alias(CHECKSUM))
-        seen = Tally()
-        found = hold(seen.of(sums.where(f"{KEYS} <> 0 OR {CHECKSUM} <> 0").select(BUCKET), F.count(F.lit(1)).alias("number")))
-        number = seen.found["number"]
-        return Part(found, number, buckets, self.log, self) if number <= min(MOST_BUCKETS, buckets // 2) else None
-
-
-@dataclass(frozen=True)
-class Part:
-    """The buckets in which rows and a snapshot differ."""
-
-    frame: DataFrame
-    number: int
-    buckets: int
+    metadata: Metadata
     log: DataFrame
-    snapshot: Snapshot
+    """`snapshot_log.COLUMNS` and `key_hash`."""
 
-    def of_rows(self, rows: DataFrame, have_nulls: bool) -> DataFrame:
-        """The rows in these buckets, and those without a key."""
-        if not have_nulls:
-            return self._in(rows)
-        return self._in(rows.where(~F.col(NULL_KEY))).unionAll(rows.where(NULL_KEY))
-
-    def latest(self) -> DataFrame:
-        """The keys in these buckets, as `scan.latest` would find them."""
-        return self.snapshot.latest_of(self._in(self.log))
-
-    def _in(self, frame: DataFrame) -> DataFrame:
-        return frame.join(F.broadcast(self.frame), _bucket(self.buckets) == F.col(BUCKET), "left_semi")
+    @property
+    def keys(self) -> int:
+        return self.metadata.keys
 
     @property
     def added(self) -> int:
-        """About how many rows the snapshot has more once this is added; a file counts even if it is small."""
-        return self.snapshot.added + max(self.number, self.buckets // MOST_ADDITIONS, 1)
+        return self.metadata.added
 
-    @property
-    def can_be_added(self) -> bool:
-        """Whether the snapshot stays small."""
-        return self.added <= self.buckets
+    def latest(self, part: DifferingBuckets | None = None) -> DataFrame:
+        """The keys as `scan.latest` would find them in the topic: all, or those in some buckets."""
+        return snapshot_log.latest(self.log if part is None else part.entries(self.log), has_additions=self.added > 0)
+
+    def differing(self, encoded: DataFrame) -> tuple[DifferingBuckets | None, Snapshot | None]:
+        """The buckets in which the rows differ, if comparing these is worth it and their changes can be added to the log.
+
+        Returns:
+            The buckets, and this snapshot if it adds up to what the state record says.
+        """
+        try:
+            found, sums = buckets.differing(encoded, self.log, self.keys)
+        except SPARK_ERRORS as error:
+            self._log_damage(error)
+            return None, None
+        part = found if found is not None and self.added_with(found) <= found.total else None
+        return part, self._if_it_adds_up(sums)
+
+    def verified(self) -> Snapshot | None:
+        """This snapshot, if it adds up to what the state record says; needs a pass over it."""
+        try:
+            return self._if_it_adds_up(buckets.sums_of(self.log))
+        except SPARK_ERRORS as error:
+            self._log_damage(error)
+            return None
+
+    def _if_it_adds_up(self, sums: LogSums) -> Snapshot | None:
+        if sums == LogSums(self.keys, self.metadata.digest.live_1, self.metadata.digest.live_2):
+            return self
+        self._log_damage(f"it adds up to {sums}")
+        return None
+
+    def _log_damage(self, why: object) -> None:
+        """A snapshot is only a cache: files that are missing or damaged cost time, and nothing else."""
+        logger.debug(f"The snapshot of topic {self.metadata.topic} is damaged, the topic is read instead: {why}")
+
+    def added_with(self, part: DifferingBuckets) -> int:
+        """`Metadata.added` after the changes in these buckets are added; a small addition still counts as one file."""
+        return self.added + max(part.number, part.total // MOST_ADDITIONS, 1)
 
 
 def is_worth_it(topic: Topic) -> bool:
-    """Whether a table of this size has snapshots."""
+    """Whether the topic is large enough for a snapshot."""
     return sum(topic.end.values()) - sum(topic.first.values()) >= FEWEST_ROWS
 
 
-def load(spark: SparkSession, relation: UpsertKafkaRelation, topic: Topic, places_by_default: bool) -> Snapshot | None:
-    """The last run's snapshot, if nothing has happened to the topic since.
+def load(
+    spark: SparkSession, relation: UpsertKafkaRelation, topic: Topic, digest: str, places_by_default: bool
+) -> Snapshot | None:
+    """The last run's snapshot, if the topic has not changed since. Its content is not verified yet.
 
     Args:
-        places_by_default: whether new keys go where Kafka's default partitioner puts them.
+        digest: of the topic's rows, from its state record.
+        places_by_default: whether Kafka's default partitioner places new keys: a snapshot has no partitions for these.
     """
-    facts = views.facts_of(spark, relation.snapshot_table)
-    # A table without a digest is an older version's.
-    if facts.get(TOPIC) != _fingerprint(topic) or DIGEST not in facts:
+    metadata = Metadata.of(properties.read(spark, relation.snapshot_table)) if places_by_default else None
+    if metadata is None or metadata.topic != fingerprint(topic) or metadata.digest != Digest.of(digest):
         return None
-    is_placed = places_by_default and facts[PLACED] == str(True)
-    log = spark.table(views.name(relation.snapshot_table)).withColumn(KEY_HASH, key_hash()) if is_placed else None
-    return Snapshot(log, int(facts[LIVE]), facts[DIGEST], int(facts[ADDED]))
+    return Snapshot(metadata, spark.table(name(relation.snapshot_table)).withColumn(KEY_HASH, key_hash()))
 
 
-def save(
-    spark: SparkSession, relation: UpsertKafkaRelation, log: DataFrame, keys: int, rows: Digest, topic: Topic, is_placed: bool
-) -> None:
-    """Keep what the topic holds now, in place of what was kept before.
+def save(spark: SparkSession, relation: UpsertKafkaRelation, log: DataFrame, metadata: Metadata) -> None:
+    """Replace the snapshot.
 
     Args:
-        log: COLUMNS.
-        keys: how many of them are live.
-        rows: of the run that left them.
-        is_placed: whether each key's partition is known; the digest alone still tells a run without changes.
+        log: of the whole topic, see `snapshot_log.of_topic`.
     """
-    facts = {**_facts(topic, keys, rows, 0), PLACED: str(is_placed)}
+    table = name(relation.snapshot_table)
     try:
-        drop(spark, relation)
-        # Made before it is filled: files of a table that the catalog does not know would be in the way of every later one.
+        if not drop(spark, relation):
+            logger.warning(
+                f"{relation}: {relation.snapshot_table} exists and was not created by dbt-upsert-kafka, which needs this name "
+                "for a snapshot. No snapshot is saved, so the next run reads the topic. Rename or drop that table."
+            )
+            return
+        # Created before it is filled: files of a table that is not in the catalog would make every later CREATE fail.
         how = ", ".join(f"'{option}' '{value}'" for option, value in STORED_AS.items())
-        spark.sql(f"CREATE TABLE {views.name(relation.snapshot_table)} ({COLUMNS}) USING parquet OPTIONS ({how})")
-        if is_placed:
-            log.write.insertInto(views.name(relation.snapshot_table))
-        views.remember(spark, relation.snapshot_table, facts)
+        mark = properties.listed(properties.mark(relation))
+        spark.sql(f"CREATE TABLE {table} ({snapshot_log.COLUMNS}) USING parquet OPTIONS ({how}) TBLPROPERTIES ({mark})")
+        log.write.insertInto(table)
+        properties.save(spark, relation.snapshot_table, metadata.as_properties())
     except SPARK_ERRORS as error:
-        # The topic is right all the same, and the next run compares everything.
-        logger.debug(f"No snapshot of topic '{topic.name}': {error}")
+        # The topic is right without a snapshot, and the next run compares with the topic.
+        logger.debug(f"No snapshot was saved for {relation}: {error}")
 
 
-def add(
-    spark: SparkSession, relation: UpsertKafkaRelation, log: DataFrame, keys: int, rows: Digest, topic: Topic, part: Part
-) -> None:
-    """Add what a run changed to the last snapshot, which differs from its rows in `part`."""
+def add(spark: SparkSession, relation: UpsertKafkaRelation, log: DataFrame, metadata: Metadata) -> None:
+    """Add a run's changes to the snapshot.
+
+    Args:
+        log: see `snapshot_log.of_changes`.
+    """
     try:
-        # The facts come last: until then the snapshot is of a topic that ended where it does no longer.
-        log.coalesce(1).write.insertInto(views.name(relation.snapshot_table))
-        views.remember(spark, relation.snapshot_table, _facts(topic, keys, rows, part.added))
+        # The properties are set last: until then the fingerprint is not the topic's, and the snapshot is not used.
+        log.coalesce(1).write.insertInto(name(relation.snapshot_table))
+        properties.save(spark, relation.snapshot_table, metadata.as_properties())
     except SPARK_ERRORS as error:
-        logger.debug(f"No addition to the snapshot of topic '{topic.name}': {error}")
+        logger.debug(f"The changes were not added to the snapshot of {relation}: {error}")
 
 
-def _facts(topic: Topic, keys: int, rows: Digest, added: int) -> dict[str, str]:
-    return {TOPIC: _fingerprint(topic), DIGEST: json.dumps(rows), LIVE: str(keys), ADDED: str(added)}
+def drop(spark: SparkSession, relation: UpsertKafkaRelation) -> bool:
+    """Drop the relation's snapshot, if it has one.
+
+    Returns:
+        Whether the snapshot's name is free now. It is not if another relation has it; that relation is left as it is.
+    """
+    found = properties.find(spark, relation.snapshot_table)
+    if found is not None and properties.MARK not in found:
+        return False
+    if found is not None:
+        spark.sql(f"DROP TABLE IF EXISTS {name(relation.snapshot_table)}")
+    return True
 
 
-def drop(spark: SparkSession, relation: UpsertKafkaRelation) -> None:
-    spark.sql(f"DROP TABLE IF EXISTS {views.name(relation.snapshot_table)}")
-
-
-def _bucket(buckets: int) -> Column:
-    return F.pmod(KEY_HASH, F.lit(buckets))
-
-
-def _fingerprint(topic: Topic) -> str:
+def fingerprint(topic: Topic) -> str:
+    """What changes if anybody writes to the topic, deletes records from it, or creates it anew."""
     offsets = [sorted(topic.first.items()), sorted(topic.end.items())]
     return json.dumps([topic.name, topic.id, offsets])

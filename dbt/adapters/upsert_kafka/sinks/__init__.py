@@ -1,29 +1,49 @@
-"""The contract of a sink: records that are allowed and placed become messages of a topic.
+"""The contract of a sink: it writes records to a topic. Its callers decide which records, and whether they may be written.
 
-A sink gets a DataFrame of `key BINARY, value BINARY (null: tombstone), partition INT` and, only where they are needed,
-`headers ARRAY<STRUCT<key STRING, value BINARY>>`, `timestamp TIMESTAMP` and `seq INT`, and leaves to its callers which records
-those are. `partition` null means: the producer's default partitioner. `seq` is there when a key has more than one record:
-it orders them, and a sink keeps that order inside the key's partition.
+A sink gets a DataFrame with the columns
+
+    key        BINARY
+    value      BINARY, null for a tombstone
+    partition  INT, null for Kafka's default partitioner
+    headers    ARRAY<STRUCT<key STRING, value BINARY>>, optional
+    timestamp  TIMESTAMP, optional
+    seq        INT, only if a key has several records: a sink writes them in this order
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from kafka import KafkaAdminClient
 from pyspark.sql import DataFrame
 
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+
+
+@dataclass(frozen=True)
+class StateWrite:
+    """The topic's state record, which a transaction contains beside the data."""
+
+    topic: str
+    """The state topic, which exists."""
+    message: Callable[[Delivery], tuple[bytes, bytes]]
+    """Key and value for a delivery whose records are written and not committed yet."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a sink writes, and what it calls itself there."""
+    """Where a sink writes."""
 
     topic: str
     partitions: int
     kafka: KafkaSettings
+    admin: KafkaAdminClient
+    """The caller closes it after `deliver`."""
     transactional_id: str | None = None
+    state: StateWrite | None = None
+    """Only for a transaction."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +51,28 @@ class Delivery:
     """What a sink wrote."""
 
     delivery: str
-    """The guarantee."""
+    """`none`, `at-least-once` or `exactly-once`."""
     records: int | None = None
     bytes: int | None = None
-    """Size on the wire; None, as for the records, where the sink isn't told."""
+    """Compressed size. Spark's own sink reports neither this nor the number of records."""
     transactional_id: str | None = None
     offsets: dict[int, tuple[int, int]] | None = None
     """First and last offset written, by partition."""
+
+    @property
+    def markers_per_partition(self) -> int:
+        """A committed transaction leaves one commit marker, which takes one offset, in each partition that it wrote to."""
+        return 1 if self.transactional_id else 0
+
+    def end_offsets(self, before: Mapping[int, int]) -> dict[int, int] | None:
+        """The end offset of every partition after the delivery; None if the sink does not know its offsets.
+
+        >>> Delivery("exactly-once", transactional_id="id", offsets={0: (10, 12)}).end_offsets({0: 10, 1: 5})
+        {0: 14, 1: 5}
+        """
+        if self.offsets is None:
+            return None
+        return {**before, **{partition: last + 1 + self.markers_per_partition for partition, (_, last) in self.offsets.items()}}
 
 
 class Sink(ABC):
@@ -45,4 +80,8 @@ class Sink(ABC):
 
     @abstractmethod
     def deliver(self, records: DataFrame, target: Target) -> Delivery:
-        """Write all records or raise DeliveryError; the message says what readers may see now."""
+        """Write all records.
+
+        Raises:
+            DeliveryError: the write failed. The message says what readers may see now.
+        """

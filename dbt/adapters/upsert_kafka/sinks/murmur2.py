@@ -1,4 +1,4 @@
-"""Kafka's hash of keys, many at a time. Runs in Spark's Python workers, where this package may not be installed."""
+"""Kafka's hash of keys (murmur2), vectorised. Runs in Spark's Python workers: it imports no other module of this package."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ SEED, M = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
 
 
 def murmur2(keys: pa.Array) -> np.ndarray:
-    """Kafka's hash of each key, as the Java client has it.
+    """The hash of each key, equal to `Utils.murmur2` of the Java client.
 
     Args:
-        keys: BINARY, none of them null.
+        keys: BINARY without nulls.
+
+    >>> murmur2(pa.array([b"foobar", b"21"], pa.binary())).tolist()
+    [-790332482, -973932308]
     """
     hashes = np.empty(len(keys), np.uint32)
     if not len(keys):
@@ -20,7 +23,7 @@ def murmur2(keys: pa.Array) -> np.ndarray:
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
     data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
     lengths = np.diff(offsets)
-    # Keys of one length are one table: its columns are worked through, whatever the number of rows.
+    # Keys of equal length form a matrix, so each step of the hash is one operation for all of them.
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
         hashes[rows] = _murmur2(data[offsets[rows][:, None] + np.arange(length)], int(length))
@@ -28,6 +31,7 @@ def murmur2(keys: pa.Array) -> np.ndarray:
 
 
 def _murmur2(data: np.ndarray, length: int) -> np.ndarray:
+    """The hash of each row of a matrix of bytes: words of four bytes first, then the remaining bytes."""
     whole = length & ~3
     words = np.ascontiguousarray(data[:, :whole]).view("<u4")
     hashes = np.full(len(data), SEED ^ np.uint32(length), np.uint32)
@@ -35,8 +39,8 @@ def _murmur2(data: np.ndarray, length: int) -> np.ndarray:
         word = words[:, column] * M
         word ^= word >> np.uint32(24)
         hashes = hashes * M ^ word * M
-    for place in range(length - whole - 1, -1, -1):
-        hashes ^= data[:, whole + place].astype(np.uint32) << np.uint32(8 * place)
+    for position in range(length - whole - 1, -1, -1):
+        hashes ^= data[:, whole + position].astype(np.uint32) << np.uint32(8 * position)
     if length > whole:
         hashes *= M
     hashes ^= hashes >> np.uint32(13)

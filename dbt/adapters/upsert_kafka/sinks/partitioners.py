@@ -1,7 +1,6 @@
-"""Which partition each record goes to. A key that is in the topic stays where it is; a partitioner decides for the others.
+"""The partition of each record. A key that is in the topic stays in its partition; a partitioner decides for new keys.
 
-Promises that a record's place is known, and allowed, before anything is written. Leaves it to Spark's sink to do Kafka's default
-itself, in the JVM.
+Partitions are known, and checked, before anything is written. Kafka's default partitioner is left to the sinks.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
-from dbt.adapters.upsert_kafka.held import hold
+from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
 
-# Imported where records are placed: dbt commands that write nothing would wait a second for it.
+# Importing pandas takes a second, which dbt commands that write nothing should not wait for.
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -33,15 +32,15 @@ logger = AdapterLogger("upsert_kafka")
 DEFAULT, FIXED, ROUND_ROBIN, CUSTOM = "default", "fixed", "round-robin", "custom"
 Function = Callable[[bytes | None, bytes | None, int], int]
 TASK_BITS = 33
-"""Spark's monotonically increasing ids have the task above these bits, and the row below."""
+"""Spark's monotonically increasing ids have the number of the row in these bits, and the number of the task above them."""
 
-# A cluster's workers need not have this package.
+# This package may not be installed on a cluster's workers.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 @dataclass(frozen=True)
 class Partitioner:
-    """A model's choice, checked: a custom function is imported."""
+    """A model's `sink_partitioner`; `name` and `function` are set for a custom one."""
 
     kind: str = DEFAULT
     name: str | None = None
@@ -49,15 +48,15 @@ class Partitioner:
 
 
 class PartitionerError(Exception):
-    """A custom function did not name a partition."""
+    """A custom function failed, or returned no partition of the topic."""
 
 
 def load(kind: str | None, name: str | None, folder: Path | None = None) -> Partitioner:
     """Check a model's `sink_partitioner` and import its function.
 
     Args:
-        name: `package.module.function`, for a custom one.
-        folder: where modules are looked for before Python's own path: the project's.
+        name: `package.module.function` of a custom partitioner.
+        folder: the project's; modules are looked up here first.
     """
     if kind != CUSTOM:
         return Partitioner(kind or DEFAULT)
@@ -68,11 +67,11 @@ def load(kind: str | None, name: str | None, folder: Path | None = None) -> Part
         module = importlib.import_module(module_name)
         function = getattr(module, function_name)
     except Exception as error:
-        # Whatever the user's module raises when it is imported.
+        # The import runs the user's code, which may raise anything.
         logger.debug(f"importing '{name}' failed: {error!r}")
         raise OptionsError(
-            f"sink_partitioner_class '{name}' can't be imported ({type(error).__name__}: {error}); it names a Python function as "
-            "'package.module.function' that takes key, value and the number of partitions"
+            f"sink_partitioner_class '{name}' can't be imported ({type(error).__name__}: {error}). Give it as "
+            "'package.module.function', a Python function that takes key, value and the number of partitions."
         ) from None
     finally:
         for entry in path:
@@ -86,23 +85,22 @@ def load(kind: str | None, name: str | None, folder: Path | None = None) -> Part
 
 
 def place(records: DataFrame, partitioner: Partitioner, partitions: int) -> DataFrame:
-    """Fill the column `partition` where it is null; Kafka's default partitioner leaves that to the sink.
+    """Fill the column `partition` where it is null, unless the partitioner is Kafka's default, which sinks apply themselves.
 
     Args:
         partitions: of the topic.
 
     Raises:
-        DeliveryError: a custom function failed or named a partition that there isn't. Nothing was written.
+        DeliveryError: a custom function failed or returned a partition that does not exist. Nothing was written.
     """
     if partitioner.kind == CUSTOM:
         return _place_by_function(records, partitioner, partitions)
     if partitioner.kind == DEFAULT:
-        # Every sink knows it.
         return records
-    return records.withColumn("partition", F.coalesce("partition", _new(partitioner.kind, partitions)))
+    return records.withColumn("partition", F.coalesce("partition", _partition_of_new_key(partitioner.kind, partitions)))
 
 
-def _new(kind: str, partitions: int) -> Column:
+def _partition_of_new_key(kind: str, partitions: int) -> Column:
     task = F.spark_partition_id()
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << TASK_BITS) - 1))
     in_turn = ((task + row) % partitions).cast("int")
@@ -112,7 +110,7 @@ def _new(kind: str, partitions: int) -> Column:
 def _vectorized(function: Any, *columns: str) -> Column:
     import pandas as pd
 
-    # Spark asks the annotations what the function is, and can't read those of this module, which are text.
+    # Spark reads the kind of UDF from the annotations. Those of this module are text, which it can't read.
     names = [*function.__code__.co_varnames[: function.__code__.co_argcount], "return"]
     function.__annotations__ = dict.fromkeys(names, pd.Series)
     return F.pandas_udf(function, "int")(*columns)  # type: ignore[call-overload]
@@ -121,11 +119,11 @@ def _vectorized(function: Any, *columns: str) -> Column:
 def _place_by_function(records: DataFrame, partitioner: Partitioner, partitions: int) -> DataFrame:
     chosen = _vectorized(_by_function(partitioner.name, partitioner.function, partitions), "key", "value", "partition")
     try:
-        # Once and now: a refused answer must come before the first record is written.
-        return hold(records.withColumn("partition", chosen))
+        # Evaluated once and now, so that an error comes before the first record is written.
+        return checkpoint(records.withColumn("partition", chosen))
     except PySparkException as error:
         text = str(error)
-        logger.debug(f"placing failed: {text}")
+        logger.debug(f"The partitioner failed: {text}")
         found = re.findall(r"PartitionerError: (.*)", text)
         raise DeliveryError(f"{found[-1] if found else text.splitlines()[0]}. Nothing was written.") from None
 
@@ -133,22 +131,24 @@ def _place_by_function(records: DataFrame, partitioner: Partitioner, partitions:
 def _by_function(name: str | None, function: Any, partitions: int) -> Callable[..., pd.Series]:
     import pandas as pd
 
-    def ask(key: bytes | None, value: bytes | None) -> int:
+    def call(key: bytes | None, value: bytes | None) -> int:
         try:
-            answer = operator.index(function(key, value, partitions))
+            partition = operator.index(function(key, value, partitions))
         except Exception as error:
             raise PartitionerError(
                 f"sink_partitioner_class '{name}' failed for key {key!r:.80}: {type(error).__name__}: {error}"
             ) from None
-        if not 0 <= answer < partitions:
+        if not 0 <= partition < partitions:
             raise PartitionerError(
-                f"sink_partitioner_class '{name}' answered {answer} for key {key!r:.80}: "
+                f"sink_partitioner_class '{name}' returned {partition} for key {key!r:.80}: "
                 f"the topic has partitions 0 to {partitions - 1}"
             )
-        return answer
+        return partition
 
-    def by_function(keys: pd.Series, values: pd.Series, places: pd.Series) -> pd.Series:
-        rows = zip(keys, values, places.isna(), places, strict=True)
-        return pd.Series([ask(key, value) if is_new else int(place) for key, value, is_new, place in rows], dtype="int32")
+    def by_function(keys: pd.Series, values: pd.Series, given: pd.Series) -> pd.Series:
+        rows = zip(keys, values, given.isna(), given, strict=True)
+        return pd.Series(
+            [call(key, value) if is_new else int(partition) for key, value, is_new, partition in rows], dtype="int32"
+        )
 
     return by_function

@@ -1,6 +1,17 @@
-"""Columns of Arrow to one Kafka record batch (format v2), without a line of Python per record.
+"""Turns Arrow columns into a Kafka record batch (format v2), vectorised: no Python code runs per record.
 
-Runs in Spark's Python workers, where this package may not be installed: it imports nothing of its neighbours.
+A batch is a header and its records, one after the other. The fields of a record are, in this order:
+
+    length           varint   bytes after this field
+    attributes       1 byte   always 0
+    timestamp delta  varint   milliseconds since the batch's first timestamp
+    offset delta     varint   0, 1, 2, ... in the batch
+    key              varint   length, -1 for null, then the bytes
+    value            varint   length, -1 for null, then the bytes
+    headers          varint   count, then for each header its key and value in the same form
+
+Each field is computed as one column of bytes for all records; `_join` puts the columns together row by row. The module runs in
+Spark's Python workers, where this package may not be installed: it imports no other module of it.
 """
 
 from __future__ import annotations
@@ -8,30 +19,31 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 from zlib import compressobj
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from kafka.record.util import calc_crc32c
+from crc32c import crc32c
 
 HEADER = ">qiibIhiqqqhii"
 HEADER_BYTES = struct.calcsize(HEADER)
-AFTER_LENGTH, AFTER_CRC, PRODUCER = 12, 21, 43
-NOBODY = (-1, -1, -1)
+AFTER_LENGTH, AFTER_CRC, PRODUCER_FIELDS = 12, 21, 43
+"""Positions in the header. The length counts bytes after itself; the CRC covers the bytes after itself."""
+NO_PRODUCER = (-1, -1, -1)
+NOT_COMPRESSED = 0
 MAGIC, TRANSACTIONAL = 2, 0x10
-SMALL = 1 << 15
-MOST_OVERHEAD = 40
-"""Bytes that a record has beside key, value and headers, at most."""
-
+MAX_RECORD_OVERHEAD = 40
+"""Bytes of a record besides key, value and headers, at most."""
 
 _ZERO = pa.scalar(b"\0", pa.binary())
-"""No attributes, no time since the first record, no headers."""
+"""One byte for a field that is 0 in every record: attributes, timestamp delta, number of headers."""
 
 
 @dataclass(frozen=True)
-class Identity:
-    """Who writes: what the transaction's coordinator gave out."""
+class Producer:
+    """Who writes: the producer id and epoch that the coordinator assigned to a transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -39,18 +51,18 @@ class Identity:
 
 
 class Encoder:
-    """Builds the batches of a transaction, to be stamped by who writes them.
+    """Builds the batches of a transaction. `stamp` adds the producer before a batch is written.
 
     Args:
-        compression: Kafka's name of it.
+        compression: Kafka's compression.type.
     """
 
     def __init__(self, compression: str) -> None:
         self._codec, self._compress = CODECS[compression]
-        self._varints = _Varints()
+        self._varints = _VarintTable()
 
     def encode(self, timestamps: int | pa.Array, keys: pa.Array, values: pa.Array, headers: pa.Array | None = None) -> bytes:
-        """Build a transactional batch of nobody's.
+        """Build one batch.
 
         Args:
             timestamps: milliseconds, one for all records or one for each.
@@ -60,63 +72,66 @@ class Encoder:
         count = len(keys)
         if isinstance(timestamps, int):
             first_time = last_time = timestamps
-            times, times_width = _ZERO, np.ones(count, np.int64)
+            deltas = Varints(_ZERO, np.ones(count, np.int64))
         else:
             milliseconds = timestamps.to_numpy(zero_copy_only=False).astype(np.int64)
             first_time, last_time = int(milliseconds[0]), int(milliseconds.max())
-            times, times_width = _varints(milliseconds - first_time)
-        key_bytes, value_bytes = _lengths(keys), _lengths(values)
-        offsets, offsets_width = self._varints(np.arange(count))
-        key_length, key_width = self._varints(key_bytes)
-        value_length, value_width = self._varints(value_bytes)
-        tail = _ZERO if headers is None else _headers(headers)
-        length, _ = self._varints(
-            1 + times_width + offsets_width
-            + key_width + np.maximum(key_bytes, 0)
-            + value_width + np.maximum(value_bytes, 0)
-            + (1 if headers is None else _lengths(tail))
-        )  # fmt: skip
-        body = _bytes(_join(length, _ZERO, times, offsets, key_length, keys, value_length, values, tail))
-        codec, compressed = self._codec, self._compress(body)
-        if len(compressed) < len(body):
-            body = compressed
-        else:
-            codec = 0
+            deltas = varints(milliseconds - first_time)
+        records = _concatenate(self._records(deltas, keys, values, headers))
+        codec, body = self._codec, self._compress(records)
+        if len(body) >= len(records):
+            codec, body = NOT_COMPRESSED, records
         header = struct.pack(
             HEADER,
             0, HEADER_BYTES + len(body) - AFTER_LENGTH, -1, MAGIC, 0, codec | TRANSACTIONAL, count - 1, first_time, last_time,
-            *NOBODY, count,
+            *NO_PRODUCER, count,
         )  # fmt: skip
         return header + body
 
+    def _records(self, deltas: Varints, keys: pa.Array, values: pa.Array, headers: pa.Array | None) -> pa.Array:
+        """The bytes of each record."""
+        key_bytes, value_bytes = _lengths(keys), _lengths(values)
+        offsets = self._varints(np.arange(len(keys)))
+        key_lengths, value_lengths = self._varints(key_bytes), self._varints(value_bytes)
+        tail = _ZERO if headers is None else _headers(headers)
+        # A null key or value has the length -1 and no bytes.
+        lengths = self._varints(
+            1 + deltas.sizes + offsets.sizes
+            + key_lengths.sizes + np.maximum(key_bytes, 0)
+            + value_lengths.sizes + np.maximum(value_bytes, 0)
+            + (1 if headers is None else _lengths(tail))
+        )  # fmt: skip
+        return _join(
+            lengths.encoded,
+            _ZERO,
+            deltas.encoded,
+            offsets.encoded,
+            key_lengths.encoded,
+            keys,
+            value_lengths.encoded,
+            values,
+            tail,
+        )
 
-def stamp(batch: bytes | pa.Buffer, identity: Identity, sequence: int) -> bytes:
-    """Make a batch that of a producer.
+
+def stamp(batch: bytes | pa.Buffer, producer: Producer, sequence: int) -> bytes:
+    """Write the producer into the header of a batch, and the CRC.
 
     Args:
-        sequence: of the first record in its partition.
+        sequence: number of the batch's first record among those that the producer writes to the partition.
     """
     stamped = bytearray(batch)
-    struct.pack_into(">qhi", stamped, PRODUCER, identity.producer_id, identity.epoch, sequence)
-    struct.pack_into(">I", stamped, AFTER_CRC - 4, calc_crc32c(memoryview(stamped)[AFTER_CRC:]))
+    struct.pack_into(">qhi", stamped, PRODUCER_FIELDS, producer.producer_id, producer.epoch, sequence)
+    struct.pack_into(">I", stamped, AFTER_CRC - 4, crc32c(memoryview(stamped)[AFTER_CRC:]))
     return bytes(stamped)
 
 
-class _Varints:
-    """As `_varints`, but small numbers, which nearly all are, are looked up."""
-
-    def __init__(self) -> None:
-        self._encoded, self._width = _varints(np.arange(-1, SMALL))
-
-    def __call__(self, numbers: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        if numbers.max() >= SMALL:
-            return _varints(numbers)
-        place = (numbers + 1).astype(np.int32)
-        return self._encoded.take(pa.array(place)), self._width[place]
-
-
 def split(sizes: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Cut records into ranges of at most `limit` bytes."""
+    """Divide records into consecutive ranges of at most `limit` bytes. A larger record gets a range of its own.
+
+    >>> list(split(np.array([30, 30, 40, 90, 500]), limit=100))
+    [(0, 3), (3, 4), (4, 5)]
+    """
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):
@@ -127,60 +142,99 @@ def split(sizes: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
 
 
 def sizes(keys: pa.Array, values: pa.Array, headers: pa.Array | None = None) -> np.ndarray:
-    """Bytes of each record, rounded up."""
-    total = _lengths(keys) + _lengths(values) + MOST_OVERHEAD
+    """Bytes of each record, at most."""
+    total = _lengths(keys) + _lengths(values) + MAX_RECORD_OVERHEAD
     return total if headers is None else total + _lengths(_headers(headers))
 
 
-def _lengths(data: pa.Array) -> np.ndarray:
-    """Bytes of each item, -1 where there is none: what stands before a key or a value."""
-    return pc.fill_null(pc.binary_length(data), -1).to_numpy(zero_copy_only=False).astype(np.int64)
+class Varints(NamedTuple):
+    """Encoded numbers."""
+
+    encoded: pa.Array | pa.Scalar
+    """BINARY, one for each number."""
+    sizes: np.ndarray
+    """Bytes of each."""
 
 
-def _varints(numbers: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-    """Each number zigzag encoded in as few bytes as it takes, and how many that are."""
+MAX_VARINT_BYTES = 10
+_LARGER = np.array([1 << 7 * size for size in range(1, MAX_VARINT_BYTES)], np.uint64)
+"""The smallest zigzag number that does not fit into one byte, into two bytes, and so on."""
+
+
+def varints(numbers: np.ndarray) -> Varints:
+    """Encode each number as a varint, as Kafka and Protocol Buffers do.
+
+    1. Zigzag makes small numbers of both signs small: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
+    2. The zigzag number is cut into groups of seven bits, lowest first, as many as it needs.
+    3. Each group is a byte. Its highest bit is set in all bytes of a number but the last.
+
+    >>> varints(np.array([0, -1, 1, 150])).encoded.to_pylist()
+    [b'\\x00', b'\\x01', b'\\x02', b'\\xac\\x02']
+    >>> varints(np.array([0, -1, 1, 150])).sizes.tolist()
+    [1, 1, 1, 2]
+    """
     zigzag = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64)
-    width = np.ones(len(numbers), np.int64)
-    most = 1
-    while len(zigzag) and (longer := zigzag >= np.uint64(1) << np.uint64(7 * most)).any():
-        width += longer
-        most += 1
-        if most == 10:
-            break
-    shifts = np.arange(most, dtype=np.uint64) * np.uint64(7)
-    septets = ((zigzag[:, None] >> shifts) & np.uint64(0x7F)).astype(np.uint8)
-    place = np.arange(most)
-    septets[place < width[:, None] - 1] |= 0x80
-    data = septets[place < width[:, None]]
-    return _binary(np.concatenate(([0], np.cumsum(width))), pa.py_buffer(data)), width
+    sizes = 1 + np.searchsorted(_LARGER, zigzag, side="right")
+    # A row for each number, with as many columns as the largest number needs. Shorter numbers do not use the last columns.
+    column = np.arange(sizes.max(initial=1))
+    groups = ((zigzag[:, None] >> (7 * column).astype(np.uint64)) & np.uint64(0x7F)).astype(np.uint8)
+    groups[column < sizes[:, None] - 1] |= 0x80
+    used = groups[column < sizes[:, None]]
+    return Varints(_binary(_starts(sizes), pa.py_buffer(used)), sizes)
+
+
+class _VarintTable:
+    """As `varints`, but numbers from -1 to `SIZE` - 2 are looked up, which is faster. Nearly all lengths and offsets are."""
+
+    SIZE = 1 << 15
+
+    def __init__(self) -> None:
+        self._table = varints(np.arange(-1, self.SIZE - 1))
+
+    def __call__(self, numbers: np.ndarray) -> Varints:
+        if numbers.max() >= self.SIZE - 1:
+            return varints(numbers)
+        rows = (numbers + 1).astype(np.int32)
+        return Varints(self._table.encoded.take(pa.array(rows)), self._table.sizes[rows])
 
 
 def _headers(headers: pa.Array) -> pa.Array:
-    """The count of a record's headers and the headers themselves, as one BINARY for each record."""
+    """The field `headers` of each record."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = headers.flatten()
     names, contents = flat.field(0).cast(pa.binary()), flat.field(1)
-    each = _join(_varints(_lengths(names))[0], names, _varints(_lengths(contents))[0], contents)
-    # Headers of one record lie side by side, so its bytes are one slice of them all.
-    ends = np.concatenate(([0], np.cumsum(_lengths(each))))[np.concatenate(([0], np.cumsum(counts)))]
-    return _join(_varints(counts)[0], _binary(ends, pa.py_buffer(_bytes(each))))
+    each = _join(varints(_lengths(names)).encoded, names, varints(_lengths(contents)).encoded, contents)
+    # The headers of a record are adjacent, so together they are one slice of the bytes of all headers.
+    starts = _starts(_lengths(each))[_starts(counts)]
+    return _join(varints(counts).encoded, _binary(starts, pa.py_buffer(_concatenate(each))))
 
 
-def _join(*pieces: pa.Array | pa.Scalar) -> pa.Array:
-    """Row by row, one piece after the other; null is nothing."""
-    return pc.binary_join_element_wise(*pieces, b"", null_handling="replace", null_replacement=b"")
+def _lengths(data: pa.Array) -> np.ndarray:
+    """Bytes of each item, -1 for null: the length that precedes a key or a value."""
+    return pc.fill_null(pc.binary_length(data), -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _binary(offsets: np.ndarray, data: pa.Buffer) -> pa.Array:
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.astype(np.int32)), data])
+def _starts(sizes: np.ndarray) -> np.ndarray:
+    """Where each of adjacent items starts, and where the last one ends."""
+    return np.concatenate(([0], np.cumsum(sizes)))
 
 
-def _bytes(data: pa.Array) -> bytes:
-    """All items one after the other."""
+def _join(*columns: pa.Array | pa.Scalar) -> pa.Array:
+    """Concatenate columns row by row. Null adds no bytes."""
+    return pc.binary_join_element_wise(*columns, b"", null_handling="replace", null_replacement=b"")
+
+
+def _binary(starts: np.ndarray, data: pa.Buffer) -> pa.Array:
+    """A BINARY array of adjacent slices of `data`."""
+    return pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts.astype(np.int32)), data])
+
+
+def _concatenate(data: pa.Array) -> bytes:
+    """All items, one after the other."""
     if not len(data):
         return b""
-    offsets = np.frombuffer(data.buffers()[1], np.int32)[data.offset : data.offset + len(data) + 1]
-    return data.buffers()[2][offsets[0] : offsets[-1]].to_pybytes()
+    starts = np.frombuffer(data.buffers()[1], np.int32)[data.offset : data.offset + len(data) + 1]
+    return data.buffers()[2][starts[0] : starts[-1]].to_pybytes()
 
 
 def _gzip(data: bytes) -> bytes:
@@ -189,7 +243,7 @@ def _gzip(data: bytes) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    """A frame of independent blocks of 64 KiB, as Kafka's readers want it; the constant is its header with checksum."""
+    """An LZ4 frame of independent blocks of 64 KiB, which Kafka's readers require. The constant is its header with checksum."""
     codec = pa.Codec("lz4_raw")
     frame = [b"\x04\x22\x4d\x18\x60\x40\x82"]
     for start in range(0, len(data), 1 << 16):
@@ -203,7 +257,7 @@ def _lz4(data: bytes) -> bytes:
 
 
 def _snappy(data: bytes) -> bytes:
-    """Blocks with their lengths behind the header of snappy-java, as Kafka's readers want it."""
+    """The format of snappy-java, which Kafka's readers require: a header, then blocks with their lengths."""
     codec = pa.Codec("snappy")
     blocks = [codec.compress(data[start : start + (1 << 15)], asbytes=True) for start in range(0, len(data), 1 << 15)]
     return b"".join([b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01", *(struct.pack(">I", len(block)) + block for block in blocks)])
@@ -214,9 +268,10 @@ def _zstd(data: bytes) -> bytes:
 
 
 CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
-    "none": (0, lambda data: data),
+    "none": (NOT_COMPRESSED, lambda data: data),
     "gzip": (1, _gzip),
     "snappy": (2, _snappy),
     "lz4": (3, _lz4),
     "zstd": (4, _zstd),
 }
+"""By compression.type: the codec's number in a batch, and the function. They need no package besides pyarrow."""

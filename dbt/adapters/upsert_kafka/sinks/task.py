@@ -1,7 +1,7 @@
-"""What Spark's tasks do for a transaction: first they make record batches of their rows, then others write these.
+"""What Spark's tasks do for a transaction: `encoder` turns rows into record batches, `writer` writes the batches to Kafka.
 
-Runs in Spark's Python workers, where this package may not be installed: the driver ships this module, `protocol`, `record_batch`
-and `murmur2` by value. Workers need pyarrow, which Spark's Arrow functions need anyway, and kafka-python.
+Both return functions for `mapInArrow`, which run in Spark's Python workers. This package may not be installed there: the driver
+ships this module, `protocol`, `record_batch` and `murmur2` by value. Workers need kafka-python, and pyarrow as for any Arrow UDF.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from zipimport import zipimporter
 
@@ -18,99 +19,124 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from dbt.adapters.upsert_kafka.murmur2 import murmur2
+from dbt.adapters.upsert_kafka.sinks.murmur2 import murmur2
 from dbt.adapters.upsert_kafka.sinks.protocol import Client, Writer
-from dbt.adapters.upsert_kafka.sinks.record_batch import Encoder, Identity, sizes, split, stamp
+from dbt.adapters.upsert_kafka.sinks.record_batch import Encoder, Producer, sizes, split, stamp
 
 BATCHES = "partition int, task int, number int, records int, batch binary"
+"""One record batch. `task` and `number` give the order in which the batches of a partition are written."""
 REPORT = "partition int, records long, bytes long, first_offset long, last_offset long"
-_BATCHES = pa.schema([*((n, pa.int32()) for n in ("partition", "task", "number", "records")), ("batch", pa.binary())])
-_REPORT = pa.schema([("partition", pa.int32()), *((n, pa.int64()) for n in REPORT.replace(" long", "").split(", ")[1:])])
-GATHERED_BYTES = 8 * 1024 * 1024
-"""Rows of a task are gathered to this, so that each partition gets batches worth sending."""
+"""What a task has written to one partition."""
+_TYPES = {"int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
+MIN_TABLE_BYTES = 8 * 1024 * 1024
+"""Arrow batches are joined until they have this size, so that the record batches of each partition are not too small."""
 
 Function = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
 
+def _arrow_schema(columns: str) -> pa.Schema:
+    return pa.schema([(name, _TYPES[kind]) for name, kind in (column.split() for column in columns.split(", "))])
+
+
+_BATCHES, _REPORT = _arrow_schema(BATCHES), _arrow_schema(REPORT)
+
+
 class SecondAttemptError(Exception):
-    """Spark started a task again that may have written already."""
+    """Spark repeated a task whose first attempt may have written records."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What every task that writes is told."""
+    """What a task needs to write.
 
-    identity: Identity
+    Args:
+        arguments: kafka-python's client arguments.
+        timeout: seconds for which a request is repeated after retriable errors.
+    """
+
+    producer: Producer
     topic: str
     arguments: Mapping[str, Any]
-    patience: float
+    timeout: float
 
     def __repr__(self) -> str:
-        # The arguments may hold a password.
-        return f"Assignment({self.identity}, {self.topic!r})"
+        # The arguments may contain a password.
+        return f"Assignment({self.producer}, {self.topic!r})"
 
 
 def encoder(partitions: int, batch_bytes: int, compression: str) -> Function:
-    """The function for `mapInArrow`: rows of `key, value, partition[, headers][, timestamp]` to rows of BATCHES.
+    """Make the function that turns rows of `key, value, partition[, headers][, timestamp]` into rows of BATCHES.
 
-    A record whose partition is null goes where Java's producer would put it.
+    Args:
+        partitions: of the topic. A row without a partition gets the one that the Java producer would choose.
+        batch_bytes: size of a record batch before compression.
+        compression: Kafka's compression.type.
     """
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
+        # Rows without a key go to the partitions in turn. Each task starts with another partition.
         build, row, number = Encoder(compression), task, 0
         _forget_zips()
-        for table in _gather(batches):
-            made = []
-            for partition, rows in _by_partition(table, places(table, partitions, row)):
+        for table in _join_batches(batches):
+            encoded = []
+            for partition, rows in _by_partition(table, choose_partitions(table, partitions, row)):
                 for records, batch in _encode(build, rows, batch_bytes):
-                    made.append({"partition": partition, "task": task, "number": number, "records": records, "batch": batch})
+                    encoded.append({"partition": partition, "task": task, "number": number, "records": records, "batch": batch})
                     number += 1
             row += table.num_rows
-            yield pa.RecordBatch.from_pylist(made, schema=_BATCHES)
+            yield pa.RecordBatch.from_pylist(encoded, schema=_BATCHES)
 
     return encode
 
 
 def writer(assignment: Assignment) -> Function:
-    """The function for `mapInArrow`: rows of BATCHES, all those of a partition in one task and in order, to rows of REPORT."""
+    """Make the function that writes rows of BATCHES and returns a row of REPORT for each partition.
+
+    All rows of a partition must be in one task, in the order in which they are to be written.
+    """
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        # Spark counts the attempts of a repeated stage from zero again. They all send the same batches in the same order, so
-        # that the broker knows each for a repetition, or refuses it as out of order.
+        # This does not detect a repeated stage, for which Spark counts attempts from zero again. Its tasks send the same batches
+        # in the same order, so the broker recognises each as a repetition or refuses it as out of order.
         if context is None or context.attemptNumber() > 0:
             raise SecondAttemptError("second attempt of a task in a transaction")
         _forget_zips()
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
+            # A task without rows does not need a connection.
             return
-        with Client(assignment.arguments, assignment.patience, assignment.topic) as client:
-            out = Writer(client, assignment.identity, assignment.topic)
-            _write(out, first, assignment.identity)
-            for batch in filled:
-                _write(out, batch, assignment.identity)
+        with Client(assignment.arguments, assignment.timeout, assignment.topic) as client:
+            out = Writer(client, assignment.producer, assignment.topic)
+            for batch in chain([first], filled):
+                _write(out, batch, assignment.producer)
             out.flush()
-            reports = [(lane.partition, lane.records, lane.size, lane.first_offset, lane.last_offset) for lane in out.lanes]
-        yield pa.RecordBatch.from_pylist([dict(zip(_REPORT.names, r, strict=True)) for r in reports], schema=_REPORT)
+        reports = [{name: getattr(partition, name) for name in _REPORT.names} for partition in out.partitions]
+        yield pa.RecordBatch.from_pylist(reports, schema=_REPORT)
 
     return write
 
 
 def _forget_zips() -> None:
-    """Spare the worker's next task 0.1 s: before each, Spark has Python list again every zip that it once imported from.
+    """Make the worker's next task start 0.1 s earlier.
 
-    PySpark's own zip counts for each of its packages. An import that needs one finds it again.
+    Before each task PySpark calls `importlib.invalidate_caches`, which reads every zip in the cache again, PySpark's own once for
+    each of its packages. A later import adds a zip to the cache again.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             del sys.path_importer_cache[path]
 
 
-def places(table: pa.Table, partitions: int, row: int = 0) -> np.ndarray:
-    """The partition of every record: as it is given, else by the key, else in turn, beginning with that of `row`."""
+def choose_partitions(table: pa.Table, partitions: int, row: int = 0) -> np.ndarray:
+    """The partition of each row: the given one, else by the hash of the key, else in turn.
+
+    Args:
+        row: number of the table's first row, which selects the partition to start with.
+    """
     given = table.column("partition")
     in_turn = (np.arange(table.num_rows) + row) % partitions
     if given.null_count:
@@ -120,32 +146,32 @@ def places(table: pa.Table, partitions: int, row: int = 0) -> np.ndarray:
     return given.to_numpy()
 
 
-def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    gathered: list[pa.RecordBatch] = []
+def _join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    joined: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         if batch.num_rows:
-            gathered.append(batch)
+            joined.append(batch)
             size += batch.nbytes
-        if size >= GATHERED_BYTES:
-            yield pa.Table.from_batches(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield pa.Table.from_batches(gathered)
+        if size >= MIN_TABLE_BYTES:
+            yield pa.Table.from_batches(joined)
+            joined, size = [], 0
+    if joined:
+        yield pa.Table.from_batches(joined)
 
 
 def _by_partition(table: pa.Table, partitions: np.ndarray) -> Iterator[tuple[int, pa.Table]]:
+    """Split a table by the partitions of its rows, which keep their order."""
     table = table.drop_columns("partition").combine_chunks()
     present, starts = np.unique(np.sort(partitions), return_index=True)
     if len(present) > 1:
-        # Stable: rows of a key keep their order.
         table = table.take(pa.array(np.argsort(partitions, kind="stable")))
     for partition, start, end in zip(present, starts, [*starts[1:], len(partitions)], strict=True):
         yield int(partition), table.slice(start, end - start)
 
 
 def _encode(encoder: Encoder, rows: pa.Table, batch_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Batches of one partition's rows, each with its number of records."""
+    """Record batches of one partition's rows, each with its number of records."""
     keys, values = (_chunk(rows.column(name)) for name in ("key", "value"))
     headers = _chunk(rows.column("headers")) if "headers" in rows.column_names else None
     now = int(time.time() * 1000)
@@ -164,12 +190,13 @@ def _encode(encoder: Encoder, rows: pa.Table, batch_bytes: int) -> Iterator[tupl
         yield size, batch
 
 
-def _write(out: Writer, batches: pa.RecordBatch, identity: Identity) -> None:
+def _write(out: Writer, batches: pa.RecordBatch, producer: Producer) -> None:
     partitions, records = (batches.column(name).to_pylist() for name in ("partition", "records"))
-    out.own(sorted(set(partitions)))
+    out.add_partitions(sorted(set(partitions)))
     for partition, count, batch in zip(partitions, records, batches.column("batch"), strict=True):
-        out.write(partition, count, stamp(batch.as_buffer(), identity, out.next_sequence(partition)))
+        out.write(partition, count, stamp(batch.as_buffer(), producer, out.next_sequence(partition)))
 
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array. Most have one chunk and are not copied."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -1,19 +1,23 @@
-"""Delivery in one Kafka transaction: `exactly-once`.
+"""Delivery in one Kafka transaction: `exactly-once`. All records become visible to read_committed readers at once, or none.
 
-Spark's tasks make record batches of the records and keep them. Then the driver opens the transaction, every task writes with its
-producer id to partitions that it alone owns, the driver commits: one decision, after which readers with `read_committed` see all
-of it or nothing. No record passes through the driver.
+The steps, of which `TransactionSink.deliver` repeats the last three if Spark lost a task:
+
+    encode   Spark tasks turn the records into record batches, which Spark keeps
+    open     the driver gets a producer id and epoch for the transactional id
+    write    Spark tasks write the batches, each task to partitions that no other task writes to
+    commit   the driver ends the transaction; if the write failed, it aborts the transaction instead
+
+No record passes through the driver. The protocol is left to `protocol`, the work of the Spark tasks to `task`.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from dbt.adapters.events.logging import AdapterLogger
 from kafka.errors import KafkaError
 from pyspark import cloudpickle
@@ -21,13 +25,13 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka import murmur2, oauth, tls, topics
 from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError, lacks
-from dbt.adapters.upsert_kafka.held import hold
-from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, protocol, record_batch, task
-from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS, first_line, reason
-from dbt.adapters.upsert_kafka.sinks.protocol import Client
-from dbt.adapters.upsert_kafka.sinks.record_batch import HEADER_BYTES, MOST_OVERHEAD, Identity
+from dbt.adapters.upsert_kafka.kafka_client import brokers, internals, oauth, tls, topics
+from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, murmur2, protocol, record_batch, task
+from dbt.adapters.upsert_kafka.sinks.protocol import Client, Writer
+from dbt.adapters.upsert_kafka.sinks.record_batch import HEADER_BYTES, MAX_RECORD_OVERHEAD, Encoder, Producer, stamp
+from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
+from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS, Cause, Failure, classify
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -35,31 +39,91 @@ DEFAULTS = {
     "compression.type": "lz4",
     "batch.size": str(512 * 1024),
     "delivery.timeout.ms": "120000",
-    # Kafka's default maximum; a write that takes longer is aborted by the broker.
+    # Kafka's default of transaction.max.timeout.ms. The broker aborts a write that takes longer.
     "transaction.timeout.ms": "900000",
 }
 ATTEMPTS = 3
+STATE_PARTITION = 0
 VISIBLE_SECONDS = 30
-ARROW_ROWS, BATCHES_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch", 32
-# Signs of a task that was lost or repeated, not refused: the same write with a new epoch may succeed.
-AGAIN = re.compile(
-    "SecondAttemptError|OutOfOrderSequence|UnknownProducerId|TransactionAbortable"
-    "|Python worker exited unexpectedly|Python worker failed to connect back|ExecutorLostFailure|FetchFailed"
-)
-FENCED = re.compile("ProducerFenced|InvalidProducerEpoch|InvalidProducerIdMapping|InvalidTxnState")
+ARROW_ROWS, BATCHES_PER_ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch", 32
+NO_LONGER_OURS = (Cause.FENCED, Cause.TRANSACTION_ENDED)
+"""The transaction is over, or belongs to a newer epoch of the transactional id. Nothing is left to abort."""
 
-_salts: dict[int, list[int]] = {}
-"""By the number of tasks: for each task a number that Spark's hash sends there."""
-
+# What readers may see after a failure.
+NOTHING_WRITTEN = "Nothing was written."
 NOTHING_VISIBLE = "Nothing of this run is visible to read_committed readers; the next run writes it."
 NOT_ABORTED = (
     "Nothing of this run will be visible to read_committed readers, but its transaction could not be aborted now: "
     "until the next run, or for at most {} s, they do not see what others write after it."
 )
+COMMIT_REFUSED = "Nothing of this run is visible, unless the answer to its commit was lost."
+COMMIT_NOT_CONFIRMED = (
+    "The commit was not confirmed: either all of this run is visible or nothing; the next run compares and completes it."
+)
+
+_task_keys: dict[int, list[int]] = {}
+"""By the number of tasks: for each task a number that Spark's hash partitioning sends to it."""
 
 # A cluster's workers need not have this package.
-for module in (murmur2, record_batch, protocol, task, tls, oauth):
+for module in (murmur2, record_batch, protocol, task, internals, tls, oauth):
     cloudpickle.register_pickle_by_value(module)
+
+
+class WriteError(DeliveryError):
+    """A transaction was not committed.
+
+    Args:
+        failure: what happened.
+        readers: what readers of the topic may see now.
+    """
+
+    def __init__(self, topic: str, failure: Failure, readers: str) -> None:
+        super().__init__(f"Topic '{topic}': {failure.reason}. {readers}")
+        self.failure = failure
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether the same batches may succeed in a new transaction."""
+        return self.failure.cause is Cause.TASK_LOST
+
+
+class TransactionSink(Sink):
+    """One Kafka transaction for all records.
+
+    Args:
+        parallelism: number of Spark tasks that write, at most one for each partition; by default as many as run at once.
+    """
+
+    def __init__(self, parallelism: int | None = None) -> None:
+        self._parallelism = parallelism
+
+    def recover(self, target: Target) -> None:
+        """Abort the transaction that a killed run left open; until then read_committed readers see nothing that came after it."""
+        transaction = self._transaction(target)
+        with transaction.client() as client:
+            transaction.open(client)
+
+    def deliver(self, records: DataFrame, target: Target) -> Delivery:
+        transaction = self._transaction(target)
+        batches: DataFrame | None = None
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                if batches is None:
+                    batches = transaction.encode(records)
+                return transaction.deliver(batches)
+            except WriteError as error:
+                if not error.may_be_repeated:
+                    raise
+                logger.debug(f"Topic '{target.topic}': write {attempt} of {ATTEMPTS} was aborted: {error.failure.reason}")
+                last = error.failure
+        raise DeliveryError(
+            f"Topic '{target.topic}': Spark lost tasks in {ATTEMPTS} writes, the last time with: {last.reason}. {NOTHING_VISIBLE}"
+        )
+
+    def _transaction(self, target: Target) -> _Transaction:
+        if target.transactional_id is None:
+            raise ValueError("a transaction needs a transactional id")
+        return _Transaction(target, target.transactional_id, _limits(target), self._parallelism)
 
 
 @dataclass(frozen=True)
@@ -70,49 +134,18 @@ class _Limits:
     timeout_ms: int
 
 
-class TransactionSink(Sink):
-    """One Kafka transaction for all records.
+@dataclass(frozen=True)
+class _Abort:
+    """How an abort ended."""
 
-    Args:
-        parallelism: number of Spark tasks that write, at most one for each partition; Spark's number if not given.
-    """
-
-    def __init__(self, parallelism: int | None = None) -> None:
-        self._parallelism = parallelism
-
-    def recover(self, target: Target) -> None:
-        """Abort what a killed run left open: until then readers see nothing of what came after it, and a compare neither."""
-        run = self._run(target)
-        with run.client() as client:
-            run.open(client)
-
-    def deliver(self, records: DataFrame, target: Target) -> Delivery:
-        batches: DataFrame | None = None
-        for attempt in range(1, ATTEMPTS + 1):
-            run = self._run(target)
-            try:
-                if batches is None:
-                    batches = run.encode(records)
-                return run.deliver(batches)
-            except _AgainError as again:
-                logger.debug(f"Topic '{target.topic}': write {attempt} of {ATTEMPTS} was aborted: {again}")
-                last = again
-        raise DeliveryError(
-            f"Topic '{target.topic}': Spark lost tasks in {ATTEMPTS} writes, the last time with: {last}. {NOTHING_VISIBLE}"
-        )
-
-    def _run(self, target: Target) -> _Run:
-        if target.transactional_id is None:
-            raise ValueError("a transaction needs a transactional id")
-        return _Run(target, target.transactional_id, _limits(target), self._parallelism)
+    readers: str
+    """What they may see now."""
+    no_longer_ours: Failure | None = None
+    """Set if a newer run has taken over the transactional id, or the broker has ended the transaction."""
 
 
-class _AgainError(Exception):
-    """The transaction is aborted and may be tried again."""
-
-
-class _Run:
-    """One try: open, write, commit; or abort."""
+class _Transaction:
+    """The steps of one delivery. Each step raises WriteError if it fails."""
 
     def __init__(self, target: Target, transactional_id: str, limits: _Limits, parallelism: int | None) -> None:
         self._target = target
@@ -120,36 +153,47 @@ class _Run:
         self._limits = limits
         self._parallelism = parallelism
         self._arguments = target.kafka.python_client()
-        self._patience = int(_property(target, "delivery.timeout.ms")) / 1000
-        self._started = time.monotonic()
+        self._timeout = int(_property(target, "delivery.timeout.ms")) / 1000
+        self._opened_at = time.monotonic()
 
     def encode(self, records: DataFrame) -> DataFrame:
-        """Make the batches now and keep them: the transaction is open only while bytes flow, and a second try sends the same."""
+        """Compute the batches before the transaction opens.
+
+        It is open only while they are written, and a repetition writes the same batches.
+        """
         columns = [name for name in ("key", "value", "partition", "headers", "timestamp") if name in records.columns]
         if "seq" in records.columns:
-            # Records of a key become batches of one task, which are written in its order.
+            # Records of one key get into batches of one task, which are written in the order of that task.
             records = records.repartition("key").sortWithinPartitions("seq")
         encode = task.encoder(self._target.partitions, self._limits.batch_bytes, _property(self._target, "compression.type"))
         try:
-            return hold(records.select(*columns).mapInArrow(encode, task.BATCHES))
+            return checkpoint(records.select(*columns).mapInArrow(encode, task.BATCHES))
         except SPARK_ERRORS as error:
-            if AGAIN.search(str(error)):
-                raise _AgainError(first_line(error)) from None
-            raise self._error(error, "Nothing was written.") from None
+            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
 
     def deliver(self, batches: DataFrame) -> Delivery:
-        self._started = time.monotonic()
+        """Open, write, and commit or abort."""
+        self._opened_at = time.monotonic()
         with self.client() as client:
-            identity = self.open(client)
+            producer = self.open(client)
             try:
-                reports = self._write(batches, identity)
+                reports = self._write(batches, producer)
+                delivery = self._delivery(reports)
+                if reports:
+                    self._write_state(client, producer, delivery)
             except BaseException as error:
-                # Also for Ctrl-C: a transaction left open would hold back the topic's readers until it times out.
-                self._fail(identity, error)
+                # Also for Ctrl-C: an open transaction blocks the topic's readers until it times out.
+                abort = self._abort(producer)
+                if not isinstance(error, SPARK_ERRORS):
+                    raise
+                raise self._write_error(error, abort) from None
             if reports:
-                self._commit(client, identity)
+                self._commit(client, producer)
         if reports:
             self._wait_until_visible(reports)
+        return delivery
+
+    def _delivery(self, reports: list[Row]) -> Delivery:
         return Delivery(
             delivery="exactly-once",
             records=sum(report.records for report in reports),
@@ -158,124 +202,136 @@ class _Run:
             offsets={report.partition: (report.first_offset, report.last_offset) for report in sorted(reports)},
         )
 
+    def _write_state(self, client: Client, producer: Producer, delivery: Delivery) -> None:
+        """Write the topic's state record in the same transaction, last: other runs wait for it only until the commit."""
+        if (state := self._target.state) is None:
+            return
+        key, value = state.message(delivery)
+        batch = Encoder("none").encode(int(time.time() * 1000), pa.array([key]), pa.array([value]), None)
+        try:
+            writer = Writer(client, producer, state.topic)
+            writer.add_partitions([STATE_PARTITION])
+            writer.write(STATE_PARTITION, 1, stamp(batch, producer, writer.next_sequence(STATE_PARTITION)))
+            writer.flush()
+        except KafkaError as error:
+            raise self._error(self._classify(error), NOTHING_VISIBLE) from None
+
     def client(self) -> Client:
         try:
-            return Client(self._arguments, self._patience)
+            return Client(self._arguments, self._timeout, self._target.state.topic if self._target.state else None)
         except KafkaError as error:
-            raise self._error(error, "Nothing was written.") from None
+            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
 
-    def open(self, client: Client) -> Identity:
+    def open(self, client: Client) -> Producer:
         try:
             return client.open(self._id, self._limits.timeout_ms)
         except KafkaError as error:
-            raise self._error(error, "Nothing was written.") from None
+            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
 
-    def _write(self, batches: DataFrame, identity: Identity) -> list[Row]:
+    def _write(self, batches: DataFrame, producer: Producer) -> list[Row]:
         spark = batches.sparkSession
-        tasks = min(self._target.partitions, self._parallelism or _slots(spark))
-        owned = batches.repartition(tasks, _owner(spark, tasks)).sortWithinPartitions("task", "number")
-        assignment = task.Assignment(identity, self._target.topic, self._arguments, self._patience)
-        with _few_rows_at_a_time(spark):
-            return owned.mapInArrow(task.writer(assignment), task.REPORT).collect()
+        tasks = min(self._target.partitions, self._parallelism or _parallel_tasks(spark))
+        by_task = batches.repartition(tasks, _task_key(spark, tasks)).sortWithinPartitions("task", "number")
+        assignment = task.Assignment(producer, self._target.topic, self._arguments, self._timeout)
+        with _small_arrow_batches(spark):
+            return by_task.mapInArrow(task.writer(assignment), task.REPORT).collect()
 
-    def _fail(self, identity: Identity, error: BaseException) -> NoReturn:
-        """Abort, and say why."""
-        logger.debug(f"Writing topic '{self._target.topic}' failed: {error!r}")
-        state, fenced = NOTHING_VISIBLE, None
+    def _abort(self, producer: Producer) -> _Abort:
+        """Get a new epoch, which aborts the transaction and fences tasks that still write."""
         try:
-            # A new epoch aborts the transaction and fences tasks that still write.
-            # By a client of its own: an interrupt may have left the other in the middle of an answer.
+            # A new client: an interrupt may have left the other one with half an answer.
             with self.client() as client:
-                client.open(self._id, self._limits.timeout_ms, mine=identity)
-        except (KafkaError, UpsertKafkaError) as failure:
-            logger.debug(f"Aborting '{self._id}' failed: {failure!r}")
-            if FENCED.search(repr(failure)):
-                fenced = failure
-            else:
-                state = NOT_ABORTED.format(self._limits.timeout_ms // 1000)
-        if not isinstance(error, SPARK_ERRORS):
-            raise error
-        text = str(error)
-        if AGAIN.search(text) and not reason(text, ""):
-            if fenced is not None:
-                raise self._error(fenced, state) from None
-            raise _AgainError(first_line(error)) from None
-        raise self._error(error, state) from None
+                client.open(self._id, self._limits.timeout_ms, current=producer)
+        except (KafkaError, UpsertKafkaError) as error:
+            failure = self._classify(error)
+            if failure.cause in NO_LONGER_OURS:
+                return _Abort(NOTHING_VISIBLE, no_longer_ours=failure)
+            return _Abort(NOT_ABORTED.format(self._limits.timeout_ms // 1000))
+        return _Abort(NOTHING_VISIBLE)
 
-    def _commit(self, client: Client, identity: Identity) -> None:
+    def _write_error(self, error: BaseException, abort: _Abort) -> WriteError:
+        failure = self._classify(error)
+        if failure.cause is Cause.TASK_LOST and abort.no_longer_ours is not None:
+            # Not to be repeated: that would fence the newer run.
+            failure = abort.no_longer_ours
+        return self._error(failure, abort.readers)
+
+    def _commit(self, client: Client, producer: Producer) -> None:
         try:
-            client.commit(identity)
+            client.commit(producer)
         except KafkaError as error:
-            if FENCED.search(repr(error)):
-                raise self._error(error, "Nothing of this run is visible, unless the answer to its commit was lost.") from None
-            raise self._error(
-                error,
-                "The commit was not confirmed: all of this run is visible, or nothing; the next run finds out and completes it.",
-            ) from None
+            failure = self._classify(error)
+            raise self._error(failure, COMMIT_REFUSED if failure.cause in NO_LONGER_OURS else COMMIT_NOT_CONFIRMED) from None
 
     def _wait_until_visible(self, reports: list[Row]) -> None:
-        """The decision is made; wait until every partition has its marker, so that who reads next sees all of it."""
+        """Wait until every partition has its commit marker, so that whoever reads next sees all records."""
         last = {report.partition: report.last_offset for report in reports if report.last_offset is not None}
         until = time.monotonic() + VISIBLE_SECONDS
         try:
-            with self._target.kafka.admin() as admin:
-                while time.monotonic() < until:
-                    ends = topics.ends(admin, self._target.topic, last)
-                    if all(ends[p] > offset for p, offset in last.items()):
-                        return
-                    time.sleep(0.02)
+            while time.monotonic() < until:
+                ends = topics.ends(self._target.admin, self._target.topic, last)
+                if all(ends[p] > offset for p, offset in last.items()):
+                    return
+                time.sleep(0.02)
         except (KafkaError, UpsertKafkaError) as error:
-            # It is committed all the same.
-            logger.debug(f"Topic '{self._target.topic}': not known when it is visible: {error!r}")
-        logger.debug(f"Topic '{self._target.topic}': committed, but held back for readers by another open transaction")
+            # The transaction is committed; only the moment of its visibility is unknown.
+            logger.debug(f"Topic '{self._target.topic}': committed, end offsets unknown: {error!r}")
+            return
+        logger.debug(f"Topic '{self._target.topic}': committed, but not visible yet because of another open transaction")
 
-    def _error(self, error: BaseException, state: str) -> DeliveryError:
-        text = f"{type(error).__name__}: {error}"
-        logger.debug(f"Topic '{self._target.topic}': {text}")
+    def _classify(self, error: BaseException) -> Failure:
+        """The cause of an error, with what is known about this transaction. The whole text goes to the debug log."""
+        logger.debug(f"Topic '{self._target.topic}', transactional id '{self._id}': {type(error).__name__}: {error}")
+        failure = classify(error, self._target.kafka.bootstrap_servers)
         timeout = self._limits.timeout_ms
-        if "InvalidTransactionTimeout" in text:
-            why = (
-                f"transaction.timeout.ms={timeout} is more than the brokers' transaction.max.timeout.ms; lower it in `properties`"
-            )
-        elif "TransactionalIdAuthorization" in text:
-            why = lacks(self._target.kafka.user, "WRITE", "transactional id", self._id)
-        elif FENCED.search(text) and time.monotonic() - self._started >= timeout / 1000:
-            why = (
-                f"the write took longer than transaction.timeout.ms={timeout}, so the broker aborted it; raise it in `properties`"
-            )
-        else:
-            why = reason(text, self._target.kafka.bootstrap_servers) or first_line(error)
-        return DeliveryError(f"Topic '{self._target.topic}': {why}. {state}")
+        given = f"transaction.timeout.ms={timeout}"
+        match failure.cause:
+            case Cause.TRANSACTION_TIMEOUT_REFUSED:
+                why = f"{given} is more than the brokers' transaction.max.timeout.ms; lower it in `properties`"
+            case Cause.TRANSACTIONAL_ID_DENIED:
+                why = lacks(self._target.kafka.user, "WRITE", "transactional id", self._id)
+            case cause if cause in NO_LONGER_OURS and time.monotonic() - self._opened_at >= timeout / 1000:
+                why = f"the write took longer than {given}, so the broker aborted it; raise it in `properties`"
+            case _:
+                return failure
+        return replace(failure, reason=why)
+
+    def _error(self, failure: Failure, readers: str) -> WriteError:
+        return WriteError(self._target.topic, failure, readers)
 
 
 @contextmanager
-def _few_rows_at_a_time(spark: SparkSession) -> Iterator[None]:
-    """Rows that are batches are large: Spark's number of rows for a Python worker would be gigabytes."""
+def _small_arrow_batches(spark: SparkSession) -> Iterator[None]:
+    """Give Python workers few rows at once: a row is a whole record batch, and Spark's default number would be gigabytes."""
     before = spark.conf.get(ARROW_ROWS)
-    spark.conf.set(ARROW_ROWS, str(BATCHES_AT_ONCE))
+    spark.conf.set(ARROW_ROWS, str(BATCHES_PER_ARROW_BATCH))
     try:
         yield
     finally:
         spark.conf.set(ARROW_ROWS, before or "")
 
 
-def _slots(spark: SparkSession) -> int:
-    """Tasks that run at once: each start of a Python worker costs, and more of them write no faster."""
+def _parallel_tasks(spark: SparkSession) -> int:
+    """Tasks that run at once. More of them write no faster, and each starts a Python worker."""
     try:
         return spark.sparkContext.defaultParallelism
     except PySparkAttributeError:
-        # Spark Connect tells only by what it does.
+        # Spark Connect has no such property, but splits a range into as many tasks.
         return spark.range(1 << 12).select(F.spark_partition_id()).distinct().count()
 
 
-def _owner(spark: SparkSession, tasks: int) -> Column:
-    """A column that sends partition p to task p modulo `tasks`; the hash of p alone would leave some tasks without any."""
-    if tasks not in _salts:
+def _task_key(spark: SparkSession, tasks: int) -> Column:
+    """A column by which `repartition` sends partition p to task p modulo `tasks`.
+
+    Spark hashes the column. The hash of p itself would leave some tasks without any partition, so p is replaced by a number
+    whose hash is known to belong to the task.
+    """
+    if tasks not in _task_keys:
         candidates = max(64, 32 * tasks)
-        found = spark.sql(f"SELECT transform(sequence(0, {candidates}), x -> pmod(hash(x), {tasks})) AS slots").first()
+        found = spark.sql(f"SELECT transform(sequence(0, {candidates}), x -> pmod(hash(x), {tasks})) AS tasks").first()
         assert found is not None
-        _salts[tasks] = [found.slots.index(slot) for slot in range(tasks)]
-    return F.element_at(F.array(*map(F.lit, _salts[tasks])), F.col("partition") % tasks + 1)
+        _task_keys[tasks] = [found.tasks.index(task) for task in range(tasks)]
+    return F.element_at(F.array(*map(F.lit, _task_keys[tasks])), F.col("partition") % tasks + 1)
 
 
 def _property(target: Target, name: str) -> str:
@@ -283,17 +339,16 @@ def _property(target: Target, name: str) -> str:
 
 
 def _limits(target: Target) -> _Limits:
-    """Ask the brokers what they allow; where that may not be asked, Kafka's defaults count."""
+    """Ask the brokers what they allow. Without the right to ask, Kafka's defaults apply."""
     batch_bytes, timeout = int(_property(target, "batch.size")), int(_property(target, "transaction.timeout.ms"))
-    with target.kafka.admin() as admin:
-        try:
-            largest = int(topics.config(admin, target.topic)["max.message.bytes"])
-            batch_bytes = min(batch_bytes, largest - HEADER_BYTES - MOST_OVERHEAD)
-            longest = int(topics.broker_config(admin)["transaction.max.timeout.ms"])
-        except (KafkaError, KeyError) as error:
-            # A topic that may not be described has no settings in the answer.
-            logger.debug(f"Topic '{target.topic}': limits not known: {error!r}")
-            return _Limits(batch_bytes, timeout)
+    try:
+        largest = int(topics.config(target.admin, target.topic)["max.message.bytes"])
+        batch_bytes = min(batch_bytes, largest - HEADER_BYTES - MAX_RECORD_OVERHEAD)
+        longest = int(brokers.config(target.admin)["transaction.max.timeout.ms"])
+    except (KafkaError, KeyError) as error:
+        # The answer has no settings for a topic that the user may not describe.
+        logger.debug(f"Topic '{target.topic}': limits not known: {error!r}")
+        return _Limits(batch_bytes, timeout)
     if timeout > longest:
         if "transaction.timeout.ms" in target.kafka.properties:
             raise DeliveryError(

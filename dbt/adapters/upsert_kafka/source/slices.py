@@ -1,7 +1,7 @@
-"""The offsets that one run of a source covers: startup and bounded modes become [start, end) of every partition.
+"""The offsets that one run of a source reads: startup and bounded modes are resolved to [start, end) of every partition.
 
-Promises that every model and test downstream, in any process, sees the same records. Leaves to `topics` what the cluster knows
-and to `source` how the records become a relation.
+Every model and test downstream, in any process, then reads the same records. Leaves requests to the cluster to `kafka_client` and
+the relation to `source`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dataclasses import dataclass
 
 from kafka import KafkaAdminClient
 
-from dbt.adapters.upsert_kafka import topics
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.kafka_client import groups, topics
+from dbt.adapters.upsert_kafka.kafka_client.topics import READ_COMMITTED, READ_UNCOMMITTED, Topic
 from dbt.adapters.upsert_kafka.options import ModelOptions
-from dbt.adapters.upsert_kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, Topic
 
 Bounds = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Slice:
-    """[start, end) by topic and partition."""
+    """The offsets [start, end) to read, by topic and partition."""
 
     bounds: Mapping[str, Bounds]
 
     def reader(self) -> dict[str, str]:
-        """Options that make Spark's Kafka source read exactly this; partitions that appear later stay out."""
+        """Options of Spark's Kafka source that read exactly these offsets. Partitions that are added later are not read."""
         return {
             "assign": json.dumps({topic: sorted(partitions) for topic, partitions in self.bounds.items()}),
             "startingOffsets": self._offsets(0),
@@ -36,19 +36,21 @@ class Slice:
         }
 
     def ends(self) -> dict[tuple[str, int], int]:
+        """The end offset by topic and partition: what a consumer group commits."""
         return {(topic, p): end for topic, partitions in self.bounds.items() for p, (_, end) in partitions.items()}
 
     def as_dict(self) -> dict[str, dict[str, list[int]]]:
-        """For adapter_response, and back with `from_dict`."""
+        """The slice in the form of dbt's adapter_response. The inverse of `from_dict`."""
         return {topic: {str(p): list(b) for p, b in partitions.items()} for topic, partitions in self.bounds.items()}
 
     @classmethod
     def from_dict(cls, bounds: Mapping[str, Mapping[str, list[int]]]) -> Slice:
+        """The inverse of `as_dict`."""
         return cls({topic: {int(p): (b[0], b[1]) for p, b in partitions.items()} for topic, partitions in bounds.items()})
 
     @property
     def offsets(self) -> int:
-        """How many offsets it spans; compaction and transactions leave fewer records."""
+        """The number of offsets. There are fewer records, if the topic is compacted or has transactions."""
         return sum(end - start for partitions in self.bounds.values() for start, end in partitions.values())
 
     def _offsets(self, side: int) -> str:
@@ -56,10 +58,10 @@ class Slice:
 
 
 def resolve(admin: KafkaAdminClient, model: str, options: ModelOptions) -> Slice:
-    """Look up what the modes of `options` mean now.
+    """Resolve the startup and bounded modes of `options` to offsets.
 
     Raises:
-        UpsertKafkaError: a topic that is not there, or offsets that the topic does not have, all of them at once.
+        UpsertKafkaError: lists every topic that does not exist, or every offset that is out of range.
     """
     uncommitted = options.properties.get("isolation.level") == "read_uncommitted"
     found = {
@@ -68,120 +70,122 @@ def resolve(admin: KafkaAdminClient, model: str, options: ModelOptions) -> Slice
     }
     missing = sorted(name for name, topic in found.items() if topic is None)
     if missing:
-        raise UpsertKafkaError(f"{model}: {_topics(missing)} not exist; create it, or correct the option topic")
+        raise UpsertKafkaError(f"{model}: {_topics(missing)} not exist. Create it, or correct the option topic.")
     bounds, problems = {}, []
     for name, topic in found.items():
         assert topic is not None
         topics.check_rights(topic, "READ")
-        bounds[name], wrong = bounds_of(topic, options, _Lookup(admin, topic))
-        problems += wrong
+        resolver = _Resolver(admin, topic, options)
+        bounds[name] = resolver.bounds()
+        problems += resolver.problems
     if problems:
         raise UpsertKafkaError("\n".join(f"{model}: {problem}" for problem in problems))
     return Slice(bounds)
 
 
-@dataclass(frozen=True)
-class _Lookup:
-    """What only the cluster can answer about one topic."""
+class _Resolver:
+    """Resolves the modes for one topic and collects the problems."""
 
-    admin: KafkaAdminClient
-    topic: Topic
+    def __init__(self, admin: KafkaAdminClient, topic: Topic, options: ModelOptions) -> None:
+        self.admin, self.topic, self.options = admin, topic, options
+        self.problems: list[str] = []
 
-    def offsets_at(self, millis: int) -> Mapping[int, int]:
-        return topics.offsets_at(self.admin, self.topic, millis)
+    def bounds(self) -> Bounds:
+        """[start, end) of each partition. An end before the start gives an empty range."""
+        starts, ends = self._starts(), self._ends()
+        return {p: (starts[p], max(starts[p], ends[p])) for p in sorted(self.topic.end)}
 
-    def committed(self, group: str) -> Mapping[int, int]:
-        return topics.committed(self.admin, group, self.topic)
+    def _starts(self) -> Mapping[int, int]:
+        topic, options = self.topic, self.options
+        match options.scan_startup_mode:
+            case "latest-offset":
+                return topic.end
+            case "timestamp":
+                return topics.offsets_at(self.admin, topic, options.scan_startup_timestamp_millis or 0)
+            case "specific-offsets":
+                asked = options.scan_startup_specific_offsets
+                self._check_partitions("scan_startup_specific_offsets", asked)
+                return self._in_range({**topic.first, **asked}, "scan_startup_specific_offsets has")
+            case "group-offsets":
+                return self._group_starts(options.properties["group.id"])
+            case _:
+                return topic.first
 
-
-def bounds_of(topic: Topic, options: ModelOptions, lookup: _Lookup) -> tuple[dict[int, tuple[int, int]], list[str]]:
-    """[start, end) of each partition, and what is wrong with what was asked for."""
-    problems: list[str] = []
-    starts = _starts(topic, options, lookup, problems)
-    ends = _ends(topic, options, lookup, problems)
-    return {p: (starts[p], max(starts[p], ends[p])) for p in sorted(topic.end)}, problems
-
-
-def _starts(topic: Topic, options: ModelOptions, lookup: _Lookup, problems: list[str]) -> Mapping[int, int]:
-    mode = options.scan_startup_mode
-    if mode == "latest-offset":
-        return topic.end
-    if mode == "timestamp":
-        return lookup.offsets_at(options.scan_startup_timestamp_millis or 0)
-    if mode == "specific-offsets":
-        asked = options.scan_startup_specific_offsets
-        _check_partitions(topic, "scan_startup_specific_offsets", asked, problems)
-        return _in_range(topic, {**topic.first, **asked}, "scan_startup_specific_offsets asks for", options, problems)
-    if mode == "group-offsets":
-        group = options.properties["group.id"]
-        known = lookup.committed(group)
-        reset = {"earliest": topic.first, "latest": topic.end}.get(options.properties.get("auto.offset.reset", ""))
-        unknown = sorted(topic.end.keys() - known.keys())
-        if unknown and reset is None:
-            problems.append(
-                f"group '{group}' has committed no offset of topic '{topic.name}', {_partitions(unknown)}; "
-                "set auto.offset.reset in properties to earliest or latest"
+    def _group_starts(self, group: str) -> Mapping[int, int]:
+        topic = self.topic
+        committed = groups.committed(self.admin, group, topic)
+        reset = {"earliest": topic.first, "latest": topic.end}.get(self.options.properties.get("auto.offset.reset", ""))
+        without = sorted(topic.end.keys() - committed.keys())
+        if without and reset is None:
+            self.problems.append(
+                f"group '{group}' has no committed offset for topic '{topic.name}', {_partitions(without)}. "
+                "Set auto.offset.reset in properties to earliest or latest."
             )
-        return _in_range(topic, {**(reset or topic.first), **known}, f"group '{group}' has committed", options, problems)
-    return topic.first
+        return self._in_range({**(reset or topic.first), **committed}, f"group '{group}' has committed")
 
+    def _ends(self) -> Mapping[int, int]:
+        topic, options = self.topic, self.options
+        match options.scan_bounded_mode:
+            case "timestamp":
+                return topics.offsets_at(self.admin, topic, options.scan_bounded_timestamp_millis or 0)
+            case "specific-offsets":
+                asked = options.scan_bounded_specific_offsets
+                self._check_partitions("scan_bounded_specific_offsets", asked)
+                return self._not_beyond_end(asked, "scan_bounded_specific_offsets has")
+            case "group-offsets":
+                return self._group_ends(options.properties["group.id"])
+            case _:
+                return topic.end
 
-def _ends(topic: Topic, options: ModelOptions, lookup: _Lookup, problems: list[str]) -> Mapping[int, int]:
-    mode = options.scan_bounded_mode
-    if mode == "timestamp":
-        return lookup.offsets_at(options.scan_bounded_timestamp_millis or 0)
-    if mode == "specific-offsets":
-        asked = options.scan_bounded_specific_offsets
-        _check_partitions(topic, "scan_bounded_specific_offsets", asked, problems)
-        return _not_beyond(topic, asked, "scan_bounded_specific_offsets asks for", problems)
-    if mode == "group-offsets":
-        group = options.properties["group.id"]
-        known = lookup.committed(group)
-        unknown = sorted(topic.end.keys() - known.keys())
+    def _group_ends(self, group: str) -> Mapping[int, int]:
+        committed = groups.committed(self.admin, group, self.topic)
+        without = sorted(self.topic.end.keys() - committed.keys())
+        if without:
+            self.problems.append(
+                f"scan_bounded_mode=group-offsets: group '{group}' has no committed offset for topic '{self.topic.name}', "
+                f"{_partitions(without)}. Use another bounded mode."
+            )
+        return self._not_beyond_end(committed, f"group '{group}' has committed")
+
+    def _in_range(self, starts: dict[int, int], who: str) -> dict[int, int]:
+        """The start offsets. One that is out of range is replaced by the earliest offset, or is a problem."""
+        topic = self.topic
+        for p, start in starts.items():
+            if p in topic.end and not topic.first[p] <= start <= topic.end[p]:
+                if self.options.on_offset_out_of_range != "earliest":
+                    why = "has expired" if start < topic.first[p] else "does not exist yet"
+                    self.problems.append(
+                        f"topic '{topic.name}', partition {p}: {who} offset {start}, which {why}: the offsets are "
+                        f"[{topic.first[p]}, {topic.end[p]}). "
+                        "Set on_offset_out_of_range='earliest' to start at the earliest offset, or use another startup mode."
+                    )
+                starts[p] = topic.first[p]
+        return starts
+
+    def _not_beyond_end(self, asked: Mapping[int, int], who: str) -> dict[int, int]:
+        """The end offsets. One beyond the end of the partition is a problem, because a run does not wait for new records."""
+        topic = self.topic
+        self.problems += [
+            f"topic '{topic.name}', partition {p}: {who} offset {end}, but the partition ends at {topic.end[p]}. "
+            "Use an offset that exists; a run does not wait for new records."
+            for p, end in asked.items()
+            if p in topic.end and end > topic.end[p]
+        ]
+        return {**topic.end, **asked}
+
+    def _check_partitions(self, option: str, asked: Mapping[int, int]) -> None:
+        unknown = sorted(asked.keys() - self.topic.end.keys())
         if unknown:
-            problems.append(
-                f"scan_bounded_mode=group-offsets: group '{group}' has committed no offset of topic '{topic.name}', "
-                f"{_partitions(unknown)}"
+            self.problems.append(
+                f"{option} contains {_partitions(unknown)}, but topic '{self.topic.name}' has partitions 0 to "
+                f"{self.topic.partitions - 1}"
             )
-        return _not_beyond(topic, known, f"group '{group}' has committed", problems)
-    return topic.end
-
-
-def _in_range(topic: Topic, starts: dict[int, int], who: str, options: ModelOptions, problems: list[str]) -> dict[int, int]:
-    """Offsets that the partition has, or what `on_offset_out_of_range` says."""
-    for p, start in starts.items():
-        if p in topic.end and not topic.first[p] <= start <= topic.end[p]:
-            if options.on_offset_out_of_range != "earliest":
-                why = "are expired" if start < topic.first[p] else "do not exist"
-                problems.append(
-                    f"topic '{topic.name}', partition {p}: {who} offset {start}, and the partition has "
-                    f"[{topic.first[p]}, {topic.end[p]}), so records {why}; "
-                    "set on_offset_out_of_range='earliest' to start at what is there, or another startup mode"
-                )
-            starts[p] = topic.first[p]
-    return starts
-
-
-def _not_beyond(topic: Topic, asked: Mapping[int, int], who: str, problems: list[str]) -> dict[int, int]:
-    problems += [
-        f"topic '{topic.name}', partition {p}: {who} offset {end}, and the partition ends at {topic.end[p]}; "
-        "a run can't wait for records to come"
-        for p, end in asked.items()
-        if p in topic.end and end > topic.end[p]
-    ]
-    return {**topic.end, **asked}
-
-
-def _check_partitions(topic: Topic, option: str, asked: Mapping[int, int], problems: list[str]) -> None:
-    unknown = sorted(asked.keys() - topic.end.keys())
-    if unknown:
-        problems.append(f"{option} names {_partitions(unknown)}, and topic '{topic.name}' has 0 to {topic.partitions - 1}")
 
 
 def _names(admin: KafkaAdminClient, model: str, options: ModelOptions) -> list[str]:
     if options.topic_pattern is None:
         return list(options.topics)
-    # Java's named groups are the one common difference to Python's syntax.
+    # Named groups are the one frequent difference between Java's and Python's syntax.
     matches: Callable[[str], object] = re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", options.topic_pattern)).fullmatch
     found = [name for name in topics.names(admin) if matches(name)]
     if not found:

@@ -1,6 +1,7 @@
-"""Topics as a relation: the model's YAML columns are the schema, the run's slice is pinned, its SQL reads `kafka_topic()`.
+"""The `kafka_source` materialization: topics as a relation.
 
-Leaves to `slices` which offsets a run covers, to `formats` what the bytes mean and to `views` how the catalog keeps it.
+The columns in the model's YAML are the schema of the messages. The SQL of the model selects from `kafka_topic()`. Leaves the
+offsets of a run to `slices`, decoding to `formats` and the catalog to `views`.
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructField, StructType
 
-from dbt.adapters.upsert_kafka import reading, records, slices, views
+from dbt.adapters.upsert_kafka.catalog import reading, views
+from dbt.adapters.upsert_kafka.catalog.reading import METADATA
 from dbt.adapters.upsert_kafka.errors import OptionsError
-from dbt.adapters.upsert_kafka.formats import Role, avro_confluent
+from dbt.adapters.upsert_kafka.formats import Role, avro_confluent, records
 from dbt.adapters.upsert_kafka.formats.changelog import ROW_KIND
-from dbt.adapters.upsert_kafka.kafka_clients import KafkaSettings
+from dbt.adapters.upsert_kafka.formats.records import Records
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
-from dbt.adapters.upsert_kafka.reading import METADATA
-from dbt.adapters.upsert_kafka.records import Records
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.source import slices
 
 logger = AdapterLogger("upsert_kafka")
 
 AVRO_CONFLUENT = avro_confluent.AvroConfluent.name
-LATER = "the columns of a source are those of its messages, and what the SELECT derives belongs into a model on top of it"
+_NO_DERIVED_COLUMNS = "set it; the columns of a source are the fields of its messages, derive other columns in a downstream model"
 
 
 @dataclass(frozen=True)
@@ -46,32 +48,37 @@ class Request:
 
 @dataclass
 class Reading(AdapterResponse):
-    """What dbt prints at the end of a source's line and keeps in run_results.json."""
+    """The result of a source: dbt logs it and stores it in run_results.json."""
 
     slice: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    """[start, end) by topic and partition."""
+    """The offsets [start, end) by topic and partition."""
     offsets: int = 0
     group: str | None = None
     skipped: int | None = None
-    """Messages that can't be read, with ignore_parse_errors."""
+    """The number of messages that can't be decoded. Only with ignore_parse_errors."""
 
 
 def expose(spark: SparkSession, sql: str, layout: Records, request: Request) -> Reading:
-    """Pin the slice that this run covers and make the relation: the model's SELECT over it."""
+    """Resolve the offsets of this run and create the relation: a view with the model's SELECT over them."""
     options, kafka = request.options, _without_reset(request.kafka)
     with kafka.admin() as admin:
         covered = slices.resolve(admin, request.model, options)
     reader = {**kafka.catalog(), **covered.reader(), "includeHeaders": "true"}
-    views.create(spark, request.relation, request.existing, views.state(spark, request.relation), reader, sql)
+    view = views.TopicView(request.relation, request.existing, reader, sql)
+    views.create(spark, view, views.prepare(spark, request.model, request.relation))
     skipped = None
     if options.ignore_parse_errors:
         raw = spark.table(views.name(request.relation.topic_table))
         skipped = raw.where(f"NOT ({reading.readable(layout, images=not options.unique_key)})").count()
         if skipped:
-            logger.warning(f"{request.model}: {skipped} messages can't be read as {options.value_format} and are left out")
+            messages = _count(skipped, "message")
+            logger.warning(
+                f"{request.model}: {messages} can't be decoded as {options.value_format}, skipped (ignore_parse_errors)"
+            )
     partitions = sum(len(bounds) for bounds in covered.bounds.values())
     return Reading(
-        _message=f"{covered.offsets} offsets of {_count(partitions, 'partition')}" + (f", {skipped} skipped" if skipped else ""),
+        _message=f"{_count(covered.offsets, 'offset')} of {_count(partitions, 'partition')}"
+        + (f", {skipped} skipped" if skipped else ""),
         slice=covered.as_dict(),
         offsets=covered.offsets,
         group=options.properties.get("group.id") if options.scan_startup_mode == "group-offsets" else None,
@@ -86,7 +93,7 @@ def layout(
     columns: Mapping[str, Mapping[str, Any]],
     registry: Mapping[str, Any] | None = None,
 ) -> Records:
-    """How messages become the columns that the model's YAML declares, or the schema registry if it declares none."""
+    """The layout of the messages. The columns are those of the model's YAML, or of the schema registry if the YAML has none."""
     registered = _registered(spark, options, registry or {}) if not _declared(columns) else None
     schema = registered or schema_of(spark, model, columns)
     check_columns(options, model, schema.names)
@@ -98,7 +105,7 @@ def layout(
 
 
 def _registered(spark: SparkSession, options: ModelOptions, registry: Mapping[str, Any]) -> StructType | None:
-    """The columns of the newest schemas: the value's, and those of the key that the value lacks."""
+    """The columns of the newest registered schemas: the columns of the value, and those that are only in the key."""
     key_format = options.key_format if options.unique_key else ""
     sides: list[tuple[Role, str, Mapping[str, Any], str]] = [
         ("value", options.value_format, options.value_format_options, ""),
@@ -114,13 +121,15 @@ def _registered(spark: SparkSession, options: ModelOptions, registry: Mapping[st
 
 
 def schema_of(spark: SparkSession, model: str, columns: Mapping[str, Mapping[str, Any]]) -> StructType:
-    """The columns with their types; documented metadata columns are none of the message's."""
+    """The columns of the YAML with their types, without the metadata columns."""
     declared = _declared(columns)
     if not declared:
         raise OptionsError(
-            f"{model}: a kafka_source needs its columns with their data_type in the model's YAML: they are its messages' schema"
+            f"{model}: a kafka_source needs columns with data_type in the model's YAML; they are the schema of its messages"
         )
-    problems = [f"{model}: column '{name}' has no data_type; {LATER}" for name, text in declared.items() if not text]
+    problems = [
+        f"{model}: column '{name}' has no data_type; {_NO_DERIVED_COLUMNS}" for name, text in declared.items() if not text
+    ]
     fields = []
     for name, text in declared.items():
         if text:
@@ -128,9 +137,11 @@ def schema_of(spark: SparkSession, model: str, columns: Mapping[str, Mapping[str
                 fields += spark.range(0).select(F.lit(None).cast(text).alias(name)).schema.fields
             except PySparkException:
                 hint = (
-                    "; Flink's TIMESTAMP(n) is timestamp_ntz, TIMESTAMP_LTZ(n) timestamp" if "timestamp" in text.lower() else ""
+                    "; use timestamp_ntz for Flink's TIMESTAMP(n), timestamp for TIMESTAMP_LTZ(n)"
+                    if "timestamp" in text.lower()
+                    else ""
                 )
-                problems.append(f"{model}: column '{name}' has data_type '{text}', which is no type of Spark SQL{hint}")
+                problems.append(f"{model}: column '{name}' has data_type '{text}', which is not a type of Spark SQL{hint}")
     if problems:
         raise OptionsError("\n".join(problems))
     return StructType(fields)
@@ -141,12 +152,12 @@ def _declared(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, str | None]
 
 
 def query(options: ModelOptions, layout: Records, table: str) -> str:
-    """What `kafka_topic()` stands for: a subquery over `<alias>__topic` with the columns and the metadata."""
+    """The SQL of `kafka_topic()`: a subquery over `<alias>__topic` with the columns and the metadata columns."""
     return reading.query(layout, table, per_key=bool(options.unique_key), skips=options.ignore_parse_errors)
 
 
 def _without_reset(kafka: KafkaSettings) -> KafkaSettings:
-    """Offsets are pinned, so that there is nothing to reset; Spark refuses the property."""
+    """The settings without auto.offset.reset: the offsets are already resolved, and Spark does not accept the property."""
     return replace(kafka, properties={name: value for name, value in kafka.properties.items() if name != "auto.offset.reset"})
 
 

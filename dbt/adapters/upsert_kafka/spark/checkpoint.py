@@ -1,67 +1,65 @@
-"""Rows that are computed once and kept by Spark until the run that needs them ends."""
+"""Checkpoints: rows that Spark computes once and stores until the run that needs them ends.
+
+Leaves to the callers which rows those are.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame
 from pyspark.sql.utils import is_remote
 
-from dbt.adapters.upsert_kafka.sinks.failures import SPARK_ERRORS
+from dbt.adapters.upsert_kafka.spark import internals
+from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 
 logger = AdapterLogger("upsert_kafka")
 
 
-class _Kept(threading.local):
-    """What the thread's run holds; dbt runs each model in one thread."""
+class _ThreadCheckpoints(threading.local):
+    """The checkpoints of this thread's run; dbt runs each model in one thread."""
 
     def __init__(self) -> None:
         self.frames: list[DataFrame] = []
 
 
-_kept = _Kept()
+_checkpoints = _ThreadCheckpoints()
 
 
-def hold(frame: DataFrame) -> DataFrame:
-    """Compute the rows now, once and for all; outside of `until_done` they stay until Java's garbage collection."""
-    return _held(frame, now=True)
+def checkpoint(frame: DataFrame) -> DataFrame:
+    """Compute and store the rows now; outside of `release_checkpoints` they stay until Java's garbage collection."""
+    return _checkpoint(frame, eager=True)
 
 
-def keep(frame: DataFrame) -> DataFrame:
-    """The same, but the next query over the frame computes the rows, which must be one over all of them: that saves a pass.
+def lazy_checkpoint(frame: DataFrame) -> DataFrame:
+    """Store the rows when the next query computes them, which saves a pass. That query must read all of them.
 
-    What is observed of the rows is lost.
+    Metrics observed on `frame` are lost.
     """
-    return _held(frame, now=False)
+    return _checkpoint(frame, eager=False)
 
 
-def _held(frame: DataFrame, now: bool) -> DataFrame:
-    held = frame.localCheckpoint(eager=now)
-    _kept.frames.append(held)
-    return held
+def _checkpoint(frame: DataFrame, eager: bool) -> DataFrame:
+    stored = frame.localCheckpoint(eager=eager)
+    _checkpoints.frames.append(stored)
+    return stored
 
 
 @contextmanager
-def until_done() -> Iterator[None]:
-    """Give the memory of what is held inside back at once: the next model would push it out to disk, which takes its time."""
-    outer, _kept.frames = _kept.frames, []
+def release_checkpoints() -> Iterator[None]:
+    """Free the checkpoints made inside, however the block ends: otherwise Spark writes them to disk during the next model."""
+    outer, _checkpoints.frames = _checkpoints.frames, []
     try:
         yield
     finally:
-        held, _kept.frames = _kept.frames, outer
-        for frame in held if not is_remote() else ():
+        frames, _checkpoints.frames = _checkpoints.frames, outer
+        # With Spark Connect, pyspark frees a checkpoint when its DataFrame is garbage-collected.
+        for frame in frames if not is_remote() else ():
             try:
-                _blocks(frame).unpersist(False)
+                internals.unpersist_checkpoint(frame)
             except (*SPARK_ERRORS, OSError) as error:
-                # A Spark that is gone keeps nothing, and what went wrong before must reach the user.
-                logger.debug(f"Held rows were not given back: {error!r}")
-
-
-def _blocks(frame: DataFrame) -> Any:
-    """The RDD that keeps a held frame's rows; Spark has no other way to it."""
-    plan: Any = frame._jdf.queryExecution().logical()
-    return plan.rdd()
+                # A Spark that ended stores nothing, and this error must not replace the one that ended the block.
+                logger.debug(f"A checkpoint was not freed: {error!r}")

@@ -1,62 +1,96 @@
-"""MERGE for incremental models on a format that has it, column by column: a model may lack columns that its table has.
+"""The MERGE statement of an incremental model, column by column: a model may lack columns of its table.
 
-Leaves to dbt's `on_schema_change` what the table's columns become before, and to dbt-spark everything around the statement.
+Leaves to dbt's `on_schema_change` how the table's columns change before, and to dbt-spark everything around the statement.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
 TABLE, ROWS = "DBT_INTERNAL_DEST", "DBT_INTERNAL_SOURCE"
-"""What dbt's `incremental_predicates` call them."""
+"""The aliases that dbt's `incremental_predicates` use."""
 
 
-def statement(
-    model: str,
-    table: str,
-    rows: str,
-    of_table: Sequence[str],
-    of_rows: Sequence[str],
-    unique_key: str | Sequence[str] | None,
-    updated: Sequence[str] | None = None,
-    predicates: Sequence[str] = (),
-    may_lack: bool = False,
-) -> str:
-    """The MERGE of `rows` into `table`.
+@dataclass(frozen=True)
+class Columns:
+    """A relation and the names of its columns."""
 
-    Args:
-        of_table: the table's columns.
-        of_rows: the model's; those that the table has not are left out.
-        unique_key: rows with the same are updated; without one, all are inserted.
-        updated: columns, quoted as they are to be, that an update sets; None for all.
-        may_lack: whether columns that the model has not become NULL in new rows.
+    relation: str
+    names: Sequence[str]
+
+    @property
+    def folded(self) -> set[str]:
+        """The names in lower case: Spark compares names without case."""
+        return {name.lower() for name in self.names}
+
+
+@dataclass(frozen=True)
+class Merge:
+    """How the rows of one run of a model get into its table."""
+
+    model: str
+    table: Columns
+    rows: Columns
+    """The model's SELECT; columns that the table does not have are left out."""
+    unique_key: str | Sequence[str] | None
+    """Rows with the same key are updated; without a key all rows are inserted."""
+    update_columns: Sequence[str] | None = None
+    """Quoted columns that an update sets; None for all."""
+    predicates: Sequence[str] = ()
+    allow_missing_columns: bool = False
+    """Whether columns that the SELECT lacks become NULL in new rows."""
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns of the unique key."""
+        if isinstance(self.unique_key, str):
+            return [self.unique_key] if self.unique_key else []
+        return list(self.unique_key or [])
+
+
+def statement(merge: Merge) -> str:
+    """Return the MERGE statement.
+
+    Raises:
+        OptionsError: a column of the key is missing, or the SELECT lacks a column that it must have.
     """
-    known, given = {name.lower() for name in of_table}, {name.lower() for name in of_rows}
-    keys = [unique_key] if unique_key and isinstance(unique_key, str) else list(unique_key or [])
-    for key in keys:
-        if _plain(key) not in known & given:
-            where = "the SELECT" if _plain(key) not in given else table
-            raise OptionsError(f"{model}: unique_key: {where} has no column {key} (the SELECT has {', '.join(of_rows)})")
-    lacking = [name for name in of_table if name.lower() not in given]
-    if lacking and not may_lack:
-        raise OptionsError(
-            f"{model}: the SELECT lacks {', '.join(lacking)}, which {table} has: set on_schema_change to append_new_columns or "
-            "sync_all_columns, or run with --full-refresh"
-        )
-    columns = [quote_identifier(name) for name in of_rows if name.lower() in known]
-    same = [f"{ROWS}.{key} = {TABLE}.{key}" for key in keys] or ["FALSE"]
-    changed = columns if updated is None else [column for column in updated if _plain(column) in known & given]
-    sets = ", ".join(f"{column} = {ROWS}.{column}" for column in changed)
+    _check_columns(merge)
+    common = merge.table.folded & merge.rows.folded
+    columns = [quote_identifier(name) for name in merge.rows.names if name.lower() in common]
+    updated = columns
+    if merge.update_columns is not None:
+        updated = [column for column in merge.update_columns if _unquoted(column) in common]
+    same_key = [f"{ROWS}.{key} = {TABLE}.{key}" for key in merge.keys] or ["FALSE"]
+    assignments = ", ".join(f"{column} = {ROWS}.{column}" for column in updated)
     values = ", ".join(f"{ROWS}.{column}" for column in columns)
-    update = f"WHEN MATCHED THEN UPDATE SET {sets}\n" if sets else ""
+    update = f"WHEN MATCHED THEN UPDATE SET {assignments}\n" if assignments else ""
+    condition = " AND ".join([*merge.predicates, *same_key])
     return (
-        f"MERGE INTO {table} AS {TABLE} USING {rows} AS {ROWS} ON {' AND '.join([*predicates, *same])}\n"
+        f"MERGE INTO {merge.table.relation} AS {TABLE} USING {merge.rows.relation} AS {ROWS} ON {condition}\n"
         f"{update}WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({values})"
     )
 
 
-def _plain(column: str) -> str:
+def _check_columns(merge: Merge) -> None:
+    table, rows = merge.table, merge.rows
+    for key in merge.keys:
+        if _unquoted(key) not in table.folded & rows.folded:
+            where = "the SELECT" if _unquoted(key) not in rows.folded else table.relation
+            raise OptionsError(
+                f"{merge.model}: unique_key: {where} has no column {key} (the SELECT has {', '.join(rows.names)}). "
+                "Correct unique_key or the SELECT."
+            )
+    missing = [name for name in table.names if name.lower() not in rows.folded]
+    if missing and not merge.allow_missing_columns:
+        raise OptionsError(
+            f"{merge.model}: the SELECT lacks {', '.join(missing)}, which {table.relation} has. Set on_schema_change to "
+            "append_new_columns or sync_all_columns, or run with --full-refresh."
+        )
+
+
+def _unquoted(column: str) -> str:
     return column.strip("`").replace("``", "`").lower()

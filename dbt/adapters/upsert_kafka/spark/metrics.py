@@ -1,4 +1,7 @@
-"""Count rows while they pass by, instead of in a pass of its own, on every kind of Spark."""
+"""Metrics of a DataFrame's rows, collected by the query that computes the rows instead of by a query of their own.
+
+Works with and without Spark Connect. What is counted is the caller's choice.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,32 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql.utils import is_remote
 
-from dbt.adapters.upsert_kafka.held import hold
+from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
 
 
-class Tally:
-    """Aggregates of a frame's rows, known once what is made of them is computed."""
+class ObservedMetrics:
+    """Aggregates over the rows of one DataFrame, available once a query has computed all of its rows."""
 
     def __init__(self) -> None:
-        self._seen = Observation()
-        self._counted: dict[str, Any] | None = None
+        self._observation = Observation()
+        self._collected: dict[str, Any] | None = None
 
-    def of(self, frame: DataFrame, *aggregates: Column) -> DataFrame:
-        """The same rows, watched; each tally watches one frame."""
+    def observe(self, frame: DataFrame, *aggregates: Column) -> DataFrame:
+        """Return `frame` with the aggregates attached; call this once per object.
+
+        Args:
+            aggregates: named with `alias`.
+        """
         if not is_remote():
-            return frame.observe(self._seen, *aggregates)
-        # A Spark Connect server waits 100 ms for what it observed and then answers without: there the rows are kept and counted.
-        kept = hold(frame)
-        [counted] = kept.agg(*aggregates).collect()
-        self._counted = counted.asDict()
-        return kept
+            return frame.observe(self._observation, *aggregates)
+        # A Spark Connect server waits 100 ms for observed metrics and then answers without them. There the rows are
+        # checkpointed and counted by a second query.
+        rows = checkpoint(frame)
+        [collected] = rows.agg(*aggregates).collect()
+        self._collected = collected.asDict()
+        return rows
 
     @property
-    def found(self) -> dict[str, Any]:
-        """The aggregates by their names."""
-        return dict(self._seen.get) if self._counted is None else self._counted
+    def values(self) -> dict[str, Any]:
+        """The aggregates by name."""
+        return dict(self._observation.get) if self._collected is None else self._collected

@@ -1,6 +1,6 @@
-"""Python models: `def model(dbt, session)` runs in this process, on the session of the model's own connection.
+"""Python models: `def model(dbt, session)` runs in this process, on the Spark session of the model's connection.
 
-Leaves to dbt how `dbt.ref()` and `dbt.config` come into the code, and to the materialization what becomes of the rows.
+Leaves to dbt how `dbt.ref()` and `dbt.config` get into the code, and to the materialization where the rows go.
 """
 
 from __future__ import annotations
@@ -14,60 +14,61 @@ from dbt_common.exceptions import DbtRuntimeError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 
 logger = AdapterLogger("upsert_kafka")
 
 
 def rows(spark: SparkSession, name: str, code: str) -> DataFrame:
-    """What the model returns, not yet run."""
+    """Return the DataFrame that the model returns; its rows are not computed yet."""
     scope = {"__name__": name, "spark": spark}
-    with _told(name):
+    with _errors_with_line(name):
         exec(compile(code, _file(name), "exec"), scope)
-        return _returned(spark, name, scope)
+        return _call_model(spark, name, scope)
 
 
 def run(spark: SparkSession, name: str, code: str) -> None:
-    """Run code whose last line writes what the model returns: `write_table(relation, file_format)`."""
+    """Run code whose last line, `write_table(relation, file_format)`, writes what the model returns."""
     scope: dict[str, Any] = {"__name__": name, "spark": spark}
 
     def write_table(relation: str, file_format: str | None) -> None:
-        writer = _returned(spark, name, scope).write
+        writer = _call_model(spark, name, scope).write
         if file_format is not None:
             writer = writer.format(file_format)
         if file_format == "delta":
             writer = writer.mode("overwrite").option("overwriteSchema", "true")
         else:
-            # Where Delta is loaded, Spark replaces no table of another format.
+            # With Delta's catalog Spark cannot replace a table of another format.
             spark.sql(f"DROP TABLE IF EXISTS {relation}")
         writer.saveAsTable(relation)
 
     scope["write_table"] = write_table
-    with _told(name):
+    with _errors_with_line(name):
         exec(compile(code, _file(name), "exec"), scope)
 
 
-def _returned(spark: SparkSession, name: str, scope: dict[str, Any]) -> DataFrame:
-    found = scope["model"](scope["dbtObj"](spark.table), spark)
-    if not isinstance(found, DataFrame) and hasattr(found, "to_spark"):
-        found = found.to_spark()
-    elif type(found).__module__.partition(".")[0] == "pandas":
-        found = spark.createDataFrame(found)
-    if not isinstance(found, DataFrame):
+def _call_model(spark: SparkSession, name: str, scope: dict[str, Any]) -> DataFrame:
+    returned = dbt_internals.call_python_model(scope, spark.table, spark)
+    if not isinstance(returned, DataFrame) and hasattr(returned, "to_spark"):
+        returned = returned.to_spark()
+    elif type(returned).__module__.partition(".")[0] == "pandas":
+        returned = spark.createDataFrame(returned)
+    if not isinstance(returned, DataFrame):
         raise UpsertKafkaError(
-            f"{name}: model() returned {type(found).__name__}: return a DataFrame of Spark, pandas or pandas on Spark"
+            f"{name}: model() returned {type(returned).__name__}. Return a DataFrame of Spark, pandas or pandas on Spark."
         )
-    return found
+    return returned
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Tell an error of the user's code with its line; those of Spark are told as everywhere else."""
+def _errors_with_line(name: str) -> Iterator[None]:
+    """Report the failing line of the user's code; errors of Spark and dbt pass through."""
     try:
         yield
     except (PySparkException, DbtRuntimeError):
         raise
-    except Exception as error:  # the user's own code may raise anything
+    except Exception as error:  # the user's code may raise anything
         logger.debug(f"{name}: {error!r}")
         line = _line(error, _file(name))
         where = f" in line {line}" if line else ""
@@ -79,7 +80,7 @@ def _file(name: str) -> str:
 
 
 def _line(error: Exception, file: str) -> int | None:
-    """Where in the model it was: the innermost line that is the model's own."""
+    """The line of the model's code in which the innermost call failed."""
     trace, line = error.__traceback__, None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file:

@@ -1,6 +1,6 @@
-"""The rows of a seed, as they stand in the file: nulls, quotes, digits and dates exactly, none of them as SQL text.
+"""Inserts the rows of a seed as data, not as SQL text, so that nulls, quotes, digits and dates arrive unchanged.
 
-Leaves to dbt what the columns are called and to the adapter which types they have.
+Leaves to dbt the names of the columns, and to the adapter their types.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LARGEST_BIGINT = 2**63 - 1
 
 
 def load(spark: SparkSession, table: str, seed: agate.Table, types: Sequence[str]) -> None:
-    """Insert the seed's rows; `types` are those of the table's columns."""
+    """Insert the rows of `seed` into `table`, whose columns have these `types`."""
     if not seed.rows:
         return
-    # Through Arrow: rows of Python would start a Python worker. Only now: no other command needs it.
+    # Arrow needs no Python worker, rows of Python objects would. Imported here because only seeds need it.
     import pyarrow as pa
 
-    # Names of the file could differ by case only; the table is filled by position.
+    # The table is filled by position, because names in the file may differ by case only.
     names = [f"c{i}" for i in range(len(types))]
     columns = {name: pa.array([_text(row[i]) for row in seed.rows], pa.string()) for i, name in enumerate(names)}
     rows = spark.createDataFrame(pa.table(columns))
@@ -34,7 +34,7 @@ def load(spark: SparkSession, table: str, seed: agate.Table, types: Sequence[str
 
 
 def integer_type(seed: agate.Table, column: int) -> str:
-    """`bigint`, or a decimal where the file has digits that would not fit."""
+    """Return `bigint`, or `decimal(38,0)` if a number in the column does not fit into it."""
     values = (row[column] for row in seed.rows)
     widest = max((abs(value) for value in values if value is not None), default=0)
     return "bigint" if widest <= LARGEST_BIGINT else "decimal(38,0)"

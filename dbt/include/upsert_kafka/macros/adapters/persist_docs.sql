@@ -1,5 +1,5 @@
-{#-- As in dbt-spark, and for every table: columns of any file format, and a description that changed later. Views get theirs
-     when they are created. --#}
+{#-- Like dbt-spark's macro, but for tables of every file format, and for descriptions that changed after the table was created.
+     The comments of a view are set when it is created. --#}
 {% macro upsert_kafka__persist_docs(relation, model, for_relation, for_columns) -%}
   {%- if relation.type == 'table' -%}
     {%- if for_relation and config.persist_relation_docs() and model.description -%}

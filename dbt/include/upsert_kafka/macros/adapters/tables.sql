@@ -1,4 +1,4 @@
-{#-- As in dbt-spark, with the model's sql_header; a Python model's rows are written by this process. --#}
+{#-- Like dbt-spark's macro, with the model's sql_header. A Python model runs in dbt's process, which defines write_table. --#}
 {%- macro upsert_kafka__create_table_as(temporary, relation, compiled_code, language='sql') -%}
   {%- if language == 'python' %}
 {{ compiled_code }}
@@ -10,18 +10,13 @@ write_table("{{ relation }}", {{ "'" ~ config.get('file_format') ~ "'" if config
   {%- endif -%}
 {%- endmacro -%}
 
-{#-- Rows as data, never as SQL text. --#}
+{#-- Inserts the rows as data, not as SQL text. --#}
 {% macro upsert_kafka__load_csv_rows(model, agate_table) %}
-  {%- set overrides = model['config'].get('column_types', {}) -%}
-  {%- set types = [] -%}
-  {%- for name in agate_table.column_names -%}
-    {%- do types.append(overrides.get(name, adapter.convert_type(agate_table, loop.index0))) -%}
-  {%- endfor -%}
-  {%- do adapter.load_seed(this, agate_table, types) -%}
+  {%- do adapter.load_seed(this, agate_table, model['config'].get('column_types', {})) -%}
   {{ return('-- ' ~ (agate_table.rows | length) ~ ' rows inserted') }}
 {% endmacro %}
 
-{#-- dbt-spark drops no columns; Delta can, once its columns are mapped by name. --#}
+{#-- dbt-spark's macro cannot drop columns. Delta can, if its columns are mapped by name. --#}
 {% macro upsert_kafka__alter_relation_add_remove_columns(relation, add_columns, remove_columns) %}
   {%- if not execute -%}{{ return('') }}{%- endif -%}
   {%- if remove_columns and (adapter.get_relation(none, relation.schema, relation.identifier) or relation).is_delta -%}
@@ -34,7 +29,7 @@ write_table("{{ relation }}", {{ "'" ~ config.get('file_format') ~ "'" if config
   {%- endif -%}
 {% endmacro %}
 
-{#-- Only Delta keeps constraints, and not_null only as a check: a column can't become NOT NULL. --#}
+{#-- Only Delta has constraints. not_null becomes a check constraint, because a column cannot be altered to NOT NULL. --#}
 {% macro upsert_kafka__persist_constraints(relation, model) %}
   {%- if config.get('contract').enforced and config.get('file_format') == 'delta' -%}
     {{ spark__persist_constraints(relation, model) }}
@@ -57,12 +52,12 @@ write_table("{{ relation }}", {{ "'" ~ config.get('file_format') ~ "'" if config
   {{ adapter.merge_sql(model, target, source, updated, incremental_predicates) }}
 {% endmacro %}
 
-{#-- A ref() renders as a subquery with --empty; these are about the table itself. --#}
+{#-- render() names the table itself: with --empty a ref() is a subquery. --#}
 {% macro upsert_kafka__alter_column_type(relation, column_name, new_column_type) %}
   {%- do run_query("alter table " ~ relation.render() ~ " alter column " ~ column_name ~ " type " ~ new_column_type) -%}
 {% endmacro %}
 
-{#-- Delta has no TRUNCATE. --#}
+{#-- Delta does not support TRUNCATE. --#}
 {% macro upsert_kafka__truncate_relation(relation) %}
   {%- if execute -%}
     {%- set is_delta = (adapter.get_relation(none, relation.schema, relation.identifier) or relation).is_delta -%}
@@ -70,14 +65,14 @@ write_table("{{ relation }}", {{ "'" ~ config.get('file_format') ~ "'" if config
   {%- endif -%}
 {% endmacro %}
 
-{#-- A snapshot with several keys numbers them in its staging view; they are no columns of the snapshot. --#}
+{#-- The staging view of a snapshot with several keys has columns dbt_unique_key_1, … that the snapshot does not have. --#}
 {% macro upsert_kafka__create_columns(relation, columns) %}
   {%- set own = [] -%}
   {%- for column in columns if not column.name.lower().startswith('dbt_unique_key') -%}{%- do own.append(column) -%}{%- endfor -%}
   {{ spark__create_columns(relation, own) }}
 {% endmacro %}
 
-{#-- dbt-spark's answers with rows of DESCRIBE, in which a snapshot with hard_deletes='new_record' finds no column. --#}
+{#-- dbt-spark's macro returns the rows of DESCRIBE, but a snapshot with hard_deletes='new_record' needs columns. --#}
 {% macro upsert_kafka__get_columns_in_relation(relation) %}
   {{ return(adapter.get_columns_in_relation(relation)) }}
 {% endmacro %}

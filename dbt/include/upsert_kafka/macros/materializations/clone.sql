@@ -1,5 +1,5 @@
-{#-- A Delta table is cloned without copying; whatever else is there, a topic's view among it, is shown as a view: nothing is
-     read or written. --#}
+{#-- A Delta table is cloned without a copy of its files. Everything else, such as the view of a topic, becomes a view of the
+     original: no rows are read or written. --#}
 {%- materialization clone, adapter='upsert_kafka' -%}
   {%- if not defer_relation -%}
     {{ log("No relation found in state manifest for " ~ model.unique_id, info=True) }}
@@ -12,7 +12,7 @@
   {%- endif -%}
   {%- set origin = load_cached_relation(defer_relation) -%}
   {%- if not origin -%}
-    {% do exceptions.raise_compiler_error("Relation " ~ defer_relation ~ " is to be cloned and is not there: build it first") %}
+    {% do exceptions.raise_compiler_error("Relation " ~ defer_relation ~ " cannot be cloned: it does not exist. Build it first.") %}
   {%- elif defer_relation.render() == this.render() -%}
     {{ log("Target relation and defer relation are the same, skipping clone for relation: " ~ this.render()) }}
     {{ return({'relations': []}) }}
@@ -20,7 +20,7 @@
 
   {%- set clones = origin.type == 'table' and origin.is_delta and can_clone_table() -%}
   {%- set target_relation = this.incorporate(type='table' if clones else 'view') -%}
-  {#-- Delta clones into no table that has rows. --#}
+  {#-- Delta cannot clone into a table that has rows. --#}
   {%- if existing_relation and (clones or existing_relation.type != 'view') -%}
     {{ drop_relation_if_exists(existing_relation) }}
   {%- endif -%}

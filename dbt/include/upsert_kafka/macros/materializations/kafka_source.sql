@@ -1,20 +1,19 @@
 {% materialization kafka_source, adapter='upsert_kafka', supported_languages=['sql'] %}
-  {%- set options = adapter.check_options(model) -%}
+  {% do adapter.check_options(model) %}
   {%- set target_relation = this.incorporate(type='view') -%}
-  {%- set existing_relation = load_cached_relation(this) -%}
 
   {{ run_hooks(pre_hooks) }}
 
-  {%- set reading = adapter.expose_source(model, options, compiled_code, target_relation, existing_relation) -%}
+  {%- set reading = adapter.expose_source(model, compiled_code, target_relation, graph, generate_topic_name) -%}
   {% do store_result('main', response=reading) %}
 
   {% do persist_docs(target_relation, model) %}
 
   {{ run_hooks(post_hooks) }}
-  {{ return({'relations': [target_relation, target_relation.topic_table]}) }}
+  {{ return({'relations': [target_relation]}) }}
 {% endmaterialization %}
 
-{#-- What a kafka_source selects from: its messages as columns, with kafka_topic, kafka_partition and so on beside them. --#}
+{#-- The relation that a kafka_source selects from: the records as columns, with metadata such as kafka_topic and kafka_partition. --#}
 {% macro kafka_topic() -%}
-  {{ return(adapter.kafka_topic(model, this) if execute else '') }}
+  {{ return(adapter.kafka_topic(model, this, graph, generate_topic_name) if execute else '') }}
 {%- endmacro %}

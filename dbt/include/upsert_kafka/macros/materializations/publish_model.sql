@@ -1,9 +1,8 @@
-{#-- The steps of both sinks, upsert_kafka and kafka: what differs is in the options. --#}
+{#-- The steps of the materializations upsert_kafka and kafka; the adapter distinguishes them by the options. --#}
 {% macro publish_model() %}
-  {%- set options = adapter.check_options(model) -%}
+  {%- set topic = upsert_kafka_topic_of(model) -%}
+  {% do adapter.check_topic_is_unique(model, graph, generate_topic_name) %}
   {%- set target_relation = this.incorporate(type='view') -%}
-  {%- set existing_relation = load_cached_relation(this) -%}
-  {%- set topic = generate_topic_name(options.topic, model) -%}
 
   {{ run_hooks(pre_hooks) }}
   {%- if config.get('sql_header') -%}
@@ -16,15 +15,14 @@
     {%- set select = get_select_subquery(compiled_code) -%}
   {%- endif -%}
 
-  {%- set publication = adapter.publish(
-      model, options, select, target_relation, existing_relation, topic,
-      should_full_refresh(), var('upsert_kafka_dry_run', false)) -%}
+  {%- set dry_run = var('upsert_kafka_dry_run', false) -%}
+  {%- set publication = adapter.publish(model, select, target_relation, topic, should_full_refresh(), dry_run) -%}
   {% do store_result('main', response=publication) %}
-  {%- if not var('upsert_kafka_dry_run', false) -%}
-    {% do adapter.apply_topic_grants(model, options, topic) %}
+  {%- if not dry_run -%}
+    {% do adapter.apply_topic_grants(model, topic) %}
     {% do persist_docs(target_relation, model) %}
   {%- endif %}
 
   {{ run_hooks(post_hooks) }}
-  {{ return({'relations': [target_relation, target_relation.topic_table]}) }}
+  {{ return({'relations': [target_relation]}) }}
 {% endmacro %}

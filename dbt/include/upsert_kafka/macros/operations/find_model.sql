@@ -1,15 +1,7 @@
-{#-- The node of a model that an operation names, its options, topic and SQL. --#}
+{#-- Returns the node, topic and SQL of the model that a run-operation names. --#}
 {% macro upsert_kafka_model(operation, model, materializations) %}
-  {%- set found = graph.nodes.values() | selectattr('resource_type', 'equalto', 'model') | selectattr('name', 'equalto', model) | list -%}
-  {%- if not found -%}
-    {% do exceptions.raise_compiler_error(operation ~ ": the project has no model '" ~ model ~ "'") %}
-  {%- endif -%}
-  {%- set node = found[0] -%}
-  {%- if node.config.materialized not in materializations -%}
-    {% do exceptions.raise_compiler_error(operation ~ ": '" ~ model ~ "' is materialized as " ~ node.config.materialized ~ ", not as " ~ materializations | join(' or ')) %}
-  {%- endif -%}
-  {#-- A model's own config() has been read; here it must only be there. --#}
+  {%- set node = adapter.find_model(graph, operation, model, materializations) -%}
+  {#-- dbt has read the model's config() already; here a call of it must do nothing. --#}
   {%- set sql = render("{% macro config() %}{% do varargs %}{% do kwargs %}{% endmacro %}" ~ node.raw_code) -%}
-  {%- set options = adapter.check_options(node) -%}
-  {{ return({'node': node, 'sql': sql, 'options': options, 'topic': generate_topic_name(options.topic, node)}) }}
+  {{ return({'node': node, 'sql': sql, 'topic': upsert_kafka_topic_of(node)}) }}
 {% endmacro %}

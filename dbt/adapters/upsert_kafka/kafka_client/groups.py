@@ -1,0 +1,78 @@
+"""Consumer groups: which groups read a topic, and the offsets that a group has committed.
+
+Leaves to `source` which offsets a run reads and commits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
+from kafka.errors import GroupAuthorizationFailedError, KafkaError, NoError, TopicAuthorizationFailedError
+
+from dbt.adapters.upsert_kafka.errors import MissingRightError, UpsertKafkaError, kafka_error_text
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+
+RETRY_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
+def readers(admin: KafkaAdminClient, topic: str) -> list[str]:
+    """The consumer groups that have a member with a partition of the topic now."""
+    groups = [group["group_id"] for group in admin.list_groups() if group["protocol_type"] in ("consumer", "")]
+    described = admin.describe_groups(groups) if groups else {}
+    return sorted(group for group, found in described.items() if any(topic in _assigned(m) for m in found["members"]))
+
+
+def committed(admin: KafkaAdminClient, group: str, topic: Topic) -> dict[int, int]:
+    """The group's committed offsets by partition, without partitions that have none."""
+    partitions = [TopicPartition(topic.name, partition) for partition in topic.end]
+    try:
+        found = _with_retries(lambda: admin.list_group_offsets({group: partitions}))
+    except GroupAuthorizationFailedError:
+        raise MissingRightError("DESCRIBE", "group", group) from None
+    except KafkaError as error:
+        raise UpsertKafkaError(f"group '{group}': its offsets could not be read: {kafka_error_text(error)}") from error
+    return {p.partition: committed.offset for p, committed in found.get(group, {}).items() if committed.offset >= 0}
+
+
+def commit(admin: KafkaAdminClient, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commit offsets by (topic, partition). Kafka refuses this for a group that has members now."""
+    metadata = {TopicPartition(*where): OffsetAndMetadata(offset, "", -1) for where, offset in offsets.items()}
+
+    def alter_offsets() -> None:
+        for error in admin.alter_group_offsets(group, metadata).values():
+            if error is not NoError:
+                raise error
+
+    try:
+        _with_retries(alter_offsets)
+    except GroupAuthorizationFailedError:
+        raise MissingRightError("READ", "group", group) from None
+    except TopicAuthorizationFailedError:
+        raise MissingRightError("READ", "topic", ", ".join(sorted({topic for topic, _ in offsets}))) from None
+    except KafkaError as error:
+        raise UpsertKafkaError(
+            f"group '{group}': offsets could not be committed: {kafka_error_text(error)}. "
+            "Use a group.id that no other consumer uses."
+        ) from error
+
+
+def _assigned(member: Mapping[str, Any]) -> set[str]:
+    """The topics of which a group member has partitions."""
+    assignment = member.get("member_assignment") or {}
+    partitions = assignment.get("assigned_partitions") or () if isinstance(assignment, Mapping) else ()
+    return {p["topic"] for p in partitions}
+
+
+def _with_retries(request: Callable[[], Any]) -> Any:
+    """Repeat a request after retriable errors: a new cluster elects the group coordinator after the first request."""
+    for seconds in RETRY_SECONDS:
+        try:
+            return request()
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            time.sleep(seconds)
+    return request()

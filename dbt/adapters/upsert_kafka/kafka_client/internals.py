@@ -1,0 +1,111 @@
+"""The private and unstable parts of kafka-python that this project uses; no other module imports them.
+
+Each entry says why it exists and which public API is missing. tests/unit/kafka_client/test_internals.py fails with a sentence if
+a release of kafka-python moved or changed one. Spark workers get this module by value (see sinks/transaction.py), because this
+package may not be installed there: it imports none of its neighbours.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+import kafka
+from kafka import KafkaAdminClient
+
+try:
+    # The result of a request in flight. The transaction protocol also creates failed ones. No public class exists.
+    from kafka.future import Future
+
+    # Connections without an I/O thread: the caller sends, waits and receives. The transaction protocol sends record
+    # batches that Spark tasks encoded, and the login check connects to one server once. KafkaProducer encodes its records itself
+    # and can't continue the transaction of another process. KafkaAdminClient retries a refused login without an error.
+    from kafka.net.manager import KafkaConnectionManager
+
+    # The names of the SASL mechanisms that kafka-python implements. No public list exists.
+    from kafka.net.sasl import SASL_MECHANISMS
+
+    # The documentation of `sasl_oauth_token_provider` demands a subclass of this class. kafka-python exports it nowhere else.
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+    from kafka.net.selector import NetworkSelector
+
+    # The requests of a transactional producer. KafkaProducer sends them, but only for its own transaction (see above).
+    from kafka.protocol.metadata import FindCoordinatorRequest
+    from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, ProduceRequest
+except ImportError as error:
+    raise ImportError(
+        f"dbt-upsert-kafka can't use kafka-python {kafka.__version__}, which moved a module or a name ({error}): "
+        "install a version that the dependencies of dbt-upsert-kafka allow"
+    ) from error
+
+__all__ = [
+    "ADMIN_DEFAULTS",
+    "SASL_MECHANISMS",
+    "AbstractTokenProvider",
+    "AddPartitionsToTxnRequest",
+    "EndTxnRequest",
+    "FindCoordinatorRequest",
+    "Future",
+    "InitProducerIdRequest",
+    "KafkaConnectionManager",
+    "NetworkSelector",
+    "ProduceRequest",
+    "close_connections",
+    "handshake_error",
+    "is_disconnect",
+    "open_connections",
+    "tls_alert",
+]
+
+# Every argument of the clients with its default. The signature is **configs, so inspect.signature does not show them.
+ADMIN_DEFAULTS: Mapping[str, Any] = KafkaAdminClient.DEFAULT_CONFIG
+
+# The only error that kafka-python distinguishes by its text alone: KafkaConnectionError stands for every lost connection.
+_DISCONNECTED = "socket disconnected"
+
+
+class Closable(Protocol):
+    """A client, a connection manager or a selector of kafka-python."""
+
+    def close(self) -> None: ...
+
+
+def open_connections(arguments: Mapping[str, Any]) -> tuple[NetworkSelector, KafkaConnectionManager]:
+    """The event loop and the connections of one client; the calling thread runs the loop."""
+    net = NetworkSelector(**arguments)
+    return net, KafkaConnectionManager(net, **arguments)
+
+
+def close_connections(*clients: Closable) -> None:
+    """Close clients in the given order.
+
+    close() raises OSError if the event loop waits for a socket to become both readable and writable. The socket is closed anyway.
+    """
+    for client in clients:
+        with suppress(OSError):
+            client.close()
+
+
+def handshake_error(error: BaseException) -> OSError | None:
+    """The error that ended the TLS handshake, an `ssl.SSLError` in most cases; None if the handshake was not the problem.
+
+    kafka-python raises KafkaConnectionError while it handles that error, so Python keeps it as the context.
+    """
+    return error.__context__ if isinstance(error.__context__, OSError) else None
+
+
+def tls_alert(error: BaseException) -> ssl.SSLError | None:
+    """The TLS alert by which the broker ended a connection after the handshake, None if it did not.
+
+    With TLS 1.3 a broker refuses a client's certificate this way. kafka-python passes the error on as the first argument.
+    """
+    inner = error.args[0] if error.args else None
+    # OpenSSL's reason codes of alerts contain ALERT: TLSV13_ALERT_CERTIFICATE_REQUIRED, SSLV3_ALERT_BAD_CERTIFICATE.
+    return inner if isinstance(inner, ssl.SSLError) and "ALERT" in (inner.reason or "") else None
+
+
+def is_disconnect(error: BaseException) -> bool:
+    """Whether the broker closed the connection without an answer."""
+    return error.args == (_DISCONNECTED,)

@@ -1,0 +1,1 @@
+"""Run-operations, documentation and set-up commands."""

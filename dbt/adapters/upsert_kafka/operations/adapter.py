@@ -1,0 +1,108 @@
+"""The adapter's methods for run-operations, and what they and a run have in common: options, cluster, owner and environment.
+
+The macros in `macros/operations/` call them and log the lines that they return.
+"""
+
+from __future__ import annotations
+
+import socket
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dbt.adapters.base.meta import available
+
+from dbt.adapters.upsert_kafka import dbt_internals, options
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.operations import commit_group_offsets, list_topics, owners
+from dbt.adapters.upsert_kafka.operations.drop_environment import drop_environment
+from dbt.adapters.upsert_kafka.operations.environment import Environment, TopicModel
+from dbt.adapters.upsert_kafka.operations.find_model import find_model
+from dbt.adapters.upsert_kafka.operations.orphans import Orphans, Relations
+from dbt.adapters.upsert_kafka.publish import contracts
+from dbt.adapters.upsert_kafka.state.record import Owner, Run, now_text
+from dbt.adapters.upsert_kafka.state.store import StateSettings
+
+Owned = list[dict[str, Any]]
+"""`node` and `topic` of models that write to topics."""
+
+
+def model_options(model: Mapping[str, Any]) -> options.ModelOptions:
+    """The options of a node."""
+    return options.parse(model["config"]["materialized"], model["name"], contracts.with_key(model))
+
+
+class OperationsAdapter(dbt_internals.SparkAdapterHooks):
+    """The part of the adapter that run-operations use."""
+
+    @abstractmethod
+    def _handle(self) -> Any:
+        """The Spark session of this thread's connection."""
+
+    @available.parse(lambda *args, **kwargs: None)
+    def commit_group_offsets(self, results: list[Any], graph: dict[str, Any]) -> None:
+        """Commit the consumer groups of this run's sources; see `operations.commit_group_offsets`."""
+        commit_group_offsets.commit(results, graph["nodes"], self._cluster_of_source)
+
+    @available.parse(lambda *args, **kwargs: {})
+    def find_model(self, graph: dict[str, Any], operation: str, name: str, materializations: list[str]) -> Any:
+        """Return the node of the model that a run-operation names; see `operations.find_model`."""
+        return find_model(graph["nodes"], operation, name, materializations)
+
+    @available.parse(lambda *args, **kwargs: [])
+    def list_topics(self, owned: Owned) -> list[str]:
+        """Return one line per model that writes to a topic; see `operations.list_topics`."""
+        return list_topics.lines(self._environment(), self._topic_models(owned))
+
+    @available.parse(lambda *args, **kwargs: [])
+    def orphan_topics(self, owned: Owned, graph: dict[str, Any], dry_run: bool) -> list[str]:
+        """Return one line per orphan; without `dry_run` they are deleted; see `operations.orphans`."""
+        found = Orphans(self._environment(), self._topic_models(owned), Relations.of(graph["nodes"]))
+        return found.report(self._handle().spark, self._cluster(), dry_run)
+
+    @available.parse(lambda *args, **kwargs: [])
+    def adopt_topics(self, owned: Owned) -> list[str]:
+        """Make models the owners of their topics; see `operations.owners`."""
+        return owners.adopt(self._environment(), self._topic_models(owned), self._run())
+
+    @available.parse(lambda *args, **kwargs: [])
+    def forget_topic(self, owned: Owned, topic: str) -> list[str]:
+        """Remove the state record of a topic; see `operations.owners`."""
+        return owners.forget(self._environment(), self._cluster(), self._topic_models(owned), topic)
+
+    @available.parse(lambda *args, **kwargs: [])
+    def drop_environment(self, owned: Owned, environment: str, dry_run: bool) -> list[str]:
+        """Delete the topics that an environment of this project created; see `operations.drop_environment`."""
+        dropped = replace(self._environment(), name=str(environment))
+        return drop_environment(dropped, self._cluster(), self._topic_models(owned), dry_run)
+
+    def _topic_models(self, owned: Owned) -> list[TopicModel]:
+        nodes: Iterable[tuple[dict[str, Any], str]] = ((entry["node"], entry["topic"]) for entry in owned)
+        return [TopicModel(self._owner(node), node["alias"], topic, self._kafka(model_options(node))) for node, topic in nodes]
+
+    def _owner(self, model: Mapping[str, Any]) -> Owner:
+        environment = self._environment()
+        return Owner(environment.project, environment.name, str(model["schema"]), str(model["name"]))
+
+    def _environment(self) -> Environment:
+        name = self.config.credentials.environment or dbt_internals.target_name(self.config)
+        return Environment(self.config.project_name, name, self._state_settings())
+
+    def _run(self) -> Run:
+        return Run(dbt_internals.invocation_id(), socket.gethostname(), now_text())
+
+    def _state_settings(self) -> StateSettings:
+        credentials: UpsertKafkaCredentials = self.config.credentials
+        return StateSettings(credentials.state_topic, credentials.topic_defaults.get("replication_factor"))
+
+    def _cluster(self) -> KafkaSettings:
+        """The profile's cluster."""
+        return KafkaSettings.of(self.config.credentials)
+
+    def _cluster_of_source(self, node: Mapping[str, Any]) -> KafkaSettings:
+        return self._kafka(options.parse(node["config"]["materialized"], node["unique_id"], node["config"]))
+
+    def _kafka(self, parsed: options.ModelOptions) -> KafkaSettings:
+        return KafkaSettings.of(self.config.credentials, parsed.bootstrap_servers, parsed.properties)

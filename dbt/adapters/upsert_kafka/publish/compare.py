@@ -1,0 +1,200 @@
+"""Choose how a run compares its rows with the topic, and compare. There are five cases, from cheap to expensive:
+
+1. `_with_empty_topic`: every row is new.
+2. `_without_changes`: the digest of the rows is that of the last run.
+3. `_with_differing_buckets`: the last run left a snapshot, and few of its buckets differ from the rows.
+4. `_with_snapshot`: the last run left a snapshot, and much of it differs.
+5. `_with_topic`: the topic is read.
+
+All five find the same changes. After the delivery, `save_snapshot` prepares cases 2 to 4 for the next run. Leaves the comparison
+of keys to `difference` and the storage of snapshots to `snapshots`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+
+from dbt.adapters.events.logging import AdapterLogger
+from pyspark.sql import DataFrame, SparkSession
+
+from dbt.adapters.upsert_kafka.errors import count_of
+from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
+from dbt.adapters.upsert_kafka.formats.records import Records
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.publish import change_events, difference, digest, scan, snapshot_log, snapshots
+from dbt.adapters.upsert_kafka.publish.buckets import DifferingBuckets
+from dbt.adapters.upsert_kafka.publish.changes import Changes
+from dbt.adapters.upsert_kafka.publish.digest import Digest
+from dbt.adapters.upsert_kafka.publish.kinds import Policy
+from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.publish.snapshots import Snapshot
+from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, lazy_checkpoint
+from dbt.adapters.upsert_kafka.state.record import Log
+
+logger = AdapterLogger("upsert_kafka")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is compared."""
+
+    spark: SparkSession
+    encoded: DataFrame
+    """The rows, see `Records.encode_to_compare`."""
+    layout: Records
+    policy: Policy
+    topic: Topic | None
+    last: Log | None
+    """The topic's offsets and the digest of its rows after the last run, None unless the topic is still there."""
+    seed: int
+    """Of the hashes in `encoded`, see `seed_of`."""
+    request: Request
+
+    @property
+    def may_use_snapshot(self) -> bool:
+        """Whether the digest and hashes of the rows describe the topic after the run.
+
+        They don't for CDC formats, where a delete is an event with a value, nor if only the latest row of a key is written.
+        """
+        return not isinstance(self.layout.value_format, ChangelogFormat) and not self.policy.takes_latest
+
+    def checkpointed(self) -> Inputs:
+        """The same rows for several queries. A lazy checkpoint saves a pass, but loses the metrics of not_null constraints."""
+        rows = checkpoint(self.encoded) if self.request.not_null else lazy_checkpoint(self.encoded)
+        return replace(self, encoded=rows)
+
+
+@dataclass(frozen=True)
+class NextSnapshot:
+    """What to store after the changes were written, for the next run."""
+
+    digest: Digest
+    """Of the rows."""
+    added: int = 0
+    """See `snapshots.Metadata`. If greater than 0, the changes are added to the snapshot, which is replaced otherwise."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The changes of a run."""
+
+    changes: Changes
+    next_snapshot: NextSnapshot | None = None
+    """None: the snapshot, if there is one, stays as it is."""
+    unchanged_digest: str | None = None
+    """Of the rows, if nothing is written."""
+
+    @property
+    def digest_after(self) -> str | None:
+        """Of the rows, if the topic consists of exactly the rows after the run and the digest was computed."""
+        if self.next_snapshot is None:
+            return self.unchanged_digest
+        return self.next_snapshot.digest.text if self.changes.makes_equal else None
+
+
+def seed_of(last: Log | None) -> int:
+    """The seed of the hashes of a run: that of the last run's digest and snapshot, or a new one if they can't be used."""
+    if last is not None and last.is_comparable and last.seed is not None:
+        return last.seed
+    return secrets.randbits(63)
+
+
+def compare(inputs: Inputs) -> Comparison:
+    """The changes that make the topic equal to the rows, in the cheapest way that finds all of them."""
+    topic, policy, request = inputs.topic, inputs.policy, inputs.request
+    if topic is None or topic.is_empty:
+        return _with_empty_topic(inputs)
+    if not inputs.may_use_snapshot:
+        return _with_topic(inputs, topic)
+
+    inputs = inputs.checkpointed()
+    rows, of_rows = inputs.encoded, digest.of_rows(inputs.encoded)
+    last = inputs.last if inputs.last is not None and inputs.last.is_comparable else None
+    # Rows without a key are never equal: guards must count and show them.
+    if last is not None and last.digest == of_rows.text and not of_rows.nulls and not policy.republishes:
+        return _without_changes(inputs, of_rows, last.live_keys or 0)
+    snapshot = None
+    if last is not None and snapshots.is_worth_it(topic):
+        snapshot = snapshots.load(inputs.spark, request.relation, topic, last.digest or "", request.places_by_default)
+    if snapshot is not None and policy.is_complete and not policy.republishes:
+        part, snapshot = snapshot.differing(rows)
+        if snapshot is not None and part is not None:
+            return _with_differing_buckets(inputs, of_rows, snapshot, part)
+    elif snapshot is not None:
+        snapshot = snapshot.verified()
+    if snapshot is not None:
+        return _with_snapshot(inputs, of_rows, snapshot.latest())
+    return _with_topic(inputs, topic, NextSnapshot(of_rows))
+
+
+def _with_empty_topic(inputs: Inputs) -> Comparison:
+    if inputs.policy.takes_latest:
+        return Comparison(difference.with_latest(inputs.encoded, None, inputs.layout, inputs.policy))
+    changes, of_rows = difference.with_nothing(inputs.checkpointed().encoded, inputs.policy)
+    return Comparison(changes, NextSnapshot(of_rows) if inputs.may_use_snapshot else None)
+
+
+def _without_changes(inputs: Inputs, of_rows: Digest, live_keys: int) -> Comparison:
+    changes = difference.none(inputs.encoded, of_rows.rows, live_keys, inputs.policy)
+    return Comparison(changes, unchanged_digest=of_rows.text)
+
+
+def _with_differing_buckets(inputs: Inputs, of_rows: Digest, snapshot: Snapshot, part: DifferingBuckets) -> Comparison:
+    rows = part.rows(inputs.encoded, have_null_keys=of_rows.nulls > 0)
+    changes = difference.in_part(rows, snapshot.latest(part), inputs.layout, inputs.policy, of_rows.rows, snapshot.keys)
+    # Buckets may differ without a change: rows without a key, or rows to delete that the topic does not have.
+    if not changes.to_write:
+        return Comparison(changes, unchanged_digest=inputs.last.digest if inputs.last else None)
+    return Comparison(changes, NextSnapshot(of_rows, snapshot.added_with(part)))
+
+
+def _with_snapshot(inputs: Inputs, of_rows: Digest, latest: DataFrame) -> Comparison:
+    changes = difference.with_latest(inputs.encoded, latest, inputs.layout, inputs.policy, keeps_all_keys=True)
+    return Comparison(changes, NextSnapshot(of_rows))
+
+
+def _with_topic(inputs: Inputs, topic: Topic, next_snapshot: NextSnapshot | None = None) -> Comparison:
+    request = inputs.request
+    found = change_events.with_tombstones(scan.read(inputs.spark, request.kafka, topic), inputs.layout)
+    latest = scan.latest(found, split_keys=False, seed=inputs.seed)
+    keeps_all_keys = next_snapshot is not None
+    changes = difference.with_latest(inputs.encoded, latest, inputs.layout, inputs.policy, keeps_all_keys)
+    if not changes.split_keys:
+        return Comparison(changes, next_snapshot)
+    latest = scan.latest(found, split_keys=True, seed=inputs.seed)
+    changes = difference.with_latest(inputs.encoded, latest, inputs.layout, inputs.policy, keeps_all_keys)
+    if not changes.split_keys:
+        return Comparison(changes, next_snapshot)
+    number = changes.stale_values
+    cleanup = f" The run writes {count_of(number, 'tombstone')} for the other values." if number else ""
+    logger.warning(
+        f"model {request.model}: {count_of(changes.split_keys, 'key', 'has', 'have')} values in more than one partition of "
+        f"topic '{topic.name}', because another writer placed them there or partitions were added. The value with the "
+        f"latest timestamp is compared.{cleanup}"
+    )
+    return Comparison(changes)
+
+
+def save_snapshot(spark: SparkSession, comparison: Comparison, log: Log | None, topic: Topic, request: Request) -> None:
+    """Store what the topic has now for the next run.
+
+    Args:
+        log: where the topic ends after the run; None if somebody else wrote to it, and then nothing is stored.
+        topic: as it was compared.
+    """
+    changes, next_snapshot = comparison.changes, comparison.next_snapshot
+    if log is None or next_snapshot is None or not request.places_by_default:
+        return
+    if not changes.makes_equal or changes.keys_after < snapshots.FEWEST_ROWS:
+        return
+    metadata = snapshots.Metadata(
+        topic=snapshots.fingerprint(replace(topic, first=log.first, end=log.end)),
+        digest=next_snapshot.digest,
+        keys=changes.keys_after,
+        added=next_snapshot.added,
+    )
+    if next_snapshot.added:
+        snapshots.add(spark, request.relation, snapshot_log.of_changes(changes), metadata)
+    else:
+        snapshots.save(spark, request.relation, snapshot_log.of_topic(changes), metadata)

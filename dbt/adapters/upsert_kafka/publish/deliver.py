@@ -1,0 +1,86 @@
+"""Steps place and deliver: choose the partitions of new keys, and write with the guarantee that the model asks for.
+
+Leaves to `sinks` how records are written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kafka import KafkaAdminClient
+from pyspark.sql import DataFrame
+
+from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, StateWrite, Target, partitioners
+from dbt.adapters.upsert_kafka.sinks import spark as spark_sink
+from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner
+from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
+
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
+
+
+def partitioner_of(request: Request) -> Partitioner:
+    """The model's partitioner. A function of the user is imported here, so that a wrong name fails before anything is written."""
+    return partitioners.load(request.options.sink_partitioner, request.options.sink_partitioner_class, request.folder)
+
+
+def place(records: DataFrame, partitioner: Partitioner, topic: Topic) -> DataFrame:
+    """Set the partition of new keys. A key that is in the topic stays in its partition."""
+    return partitioners.place(records, partitioner, topic.partitions)
+
+
+def check_size(admin: KafkaAdminClient, topic: Topic | None, largest: int, request: Request) -> None:
+    """Refuse a message that is too large for the topic.
+
+    Spark's sink checks sizes before compression, so they are known here; a transaction's batches are checked when they are
+    compressed.
+
+    Args:
+        largest: bytes of the largest key and value together.
+    """
+    if not request.transactional_id and largest > spark_sink.MAX_REQUEST_SIZE // 2:
+        allowed = topics.largest_message(admin, request.topic, None if topic else request.topic_settings)
+        spark_sink.check_size(request.model, largest, allowed, request.kafka.properties)
+
+
+def recover(admin: KafkaAdminClient, topic: Topic, request: Request) -> None:
+    """Abort the transaction that a killed exactly-once run left open: readers see nothing behind it until it ends."""
+    _transaction_sink().recover(_target(admin, topic, request))
+
+
+def deliver(
+    placed: DataFrame,
+    messages: int,
+    topic: Topic,
+    admin: KafkaAdminClient,
+    request: Request,
+    state: StateWrite | None = None,
+) -> Delivery:
+    """Write the records.
+
+    Args:
+        messages: how many records there are; Spark's sink does not count them.
+        state: the state record, which a transaction contains too.
+    """
+    options = request.options
+    sink: Sink
+    if request.transactional_id:
+        sink = _transaction_sink(options.sink_parallelism)
+    else:
+        sink = SparkSink("none" if options.sink_delivery_guarantee == "none" else "at-least-once", options.sink_parallelism)
+    return replace(sink.deliver(placed, _target(admin, topic, request, state)), records=messages)
+
+
+def _target(admin: KafkaAdminClient, topic: Topic, request: Request, state: StateWrite | None = None) -> Target:
+    return Target(topic.name, topic.partitions, request.kafka, admin, request.transactional_id, state)
+
+
+def _transaction_sink(parallelism: int | None = None) -> TransactionSink:
+    # Imported late: pyarrow and numpy would slow down every dbt command that writes no transaction.
+    from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
+
+    return TransactionSink(parallelism)

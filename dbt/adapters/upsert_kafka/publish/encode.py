@@ -1,0 +1,35 @@
+"""Step encode: how the columns of a SELECT become keys and values, checked before anything else happens.
+
+Leaves to `formats.records` the layout itself.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.formats import records
+from dbt.adapters.upsert_kafka.formats.records import Records
+from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
+from dbt.adapters.upsert_kafka.publish import expose
+from dbt.adapters.upsert_kafka.publish.request import Request
+
+
+def layout_of(rows: DataFrame, request: Request) -> Records:
+    """How the rows become records. Asks the schema registry, and registers schemas if the run publishes."""
+    layout = checked_layout(rows, request.model, request.options, request.topic)
+    layout = layout.prepared(request.registry, writes=request.mode == "publish")
+    if problem := views.length_problem(rows.sparkSession, expose.view_query(layout, request)):
+        raise OptionsError(f"model {request.model}: {problem}")
+    return layout
+
+
+def checked_layout(rows: DataFrame, model: str, options: ModelOptions, topic: str) -> Records:
+    """How the rows become records, if the formats support their types. Uses no network."""
+    check_columns(options, model, rows.columns)
+    layout = records.layout(options, topic, rows.schema)
+    problems = layout.problems() + records.expression_problems(options, rows)
+    if problems:
+        raise OptionsError("\n".join(f"model {model}: {problem}" for problem in problems))
+    return layout

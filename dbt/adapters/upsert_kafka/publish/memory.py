@@ -1,0 +1,221 @@
+"""Step remember: what a run knows from the topic's state record, and the record that it leaves for the next run.
+
+Leaves the format to `state.record`, which fields still count to `state.trust`, reading and writing to `state.store`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dbt.adapters.events.logging import AdapterLogger
+from kafka import KafkaAdminClient
+
+from dbt.adapters.upsert_kafka.errors import StateError
+from dbt.adapters.upsert_kafka.formats.records import Records
+from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite
+from dbt.adapters.upsert_kafka.state import ownership
+from dbt.adapters.upsert_kafka.state.record import Layout, Log, Published, StateRecord, now_text
+from dbt.adapters.upsert_kafka.state.store import Access, StateSettings, StateStore, store_of
+from dbt.adapters.upsert_kafka.state.trust import Trusted, trust
+
+logger = AdapterLogger("upsert_kafka")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run did with the topic, as far as the next run needs it."""
+
+    topic: Topic
+    """As the run compared with it."""
+    layout: Records
+    delivery: Delivery | None = None
+    """None if there was nothing to write."""
+    live_keys: int | None = None
+    """After the run, if known."""
+    digest: str | None = None
+    """Of the rows, if the topic consists of exactly the rows now."""
+    seed: int | None = None
+    """Of the digest."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The state of one topic during one run."""
+
+    admin: KafkaAdminClient
+    request: Request
+    store: StateStore
+    access: Access
+    record: StateRecord | None
+    """As it was read, or as this run claimed the topic."""
+    trusted: Trusted
+
+    @property
+    def remembers(self) -> bool:
+        """Whether this run leaves a record."""
+        return self.access is Access.FULL
+
+    def check_changes(self, changed: int, deleted: int) -> None:
+        """Refuse to change or delete keys that this model is not known to own.
+
+        Raises:
+            GuardError: with the counts.
+        """
+        if self.access is Access.NONE:
+            ownership.check_unreadable(self.request.owner, self.store.topic, changed, deleted)
+        elif self.access is not Access.OFF:
+            ownership.check_unowned(self.request.owner, self.request.topic, self.trusted, changed, deleted)
+
+    def claim(self, topic: Topic, is_created: bool) -> Memory:
+        """Become the owner before the first data record is written: a first load that is killed is known to be of this model."""
+        access = self.store.prepare(self.admin) if self.access is Access.FULL else self.access
+        if access in (Access.NONE, Access.READ_ONLY):
+            logger.warning(
+                f"model {self.request.model}: this user may not write to the state topic '{self.store.topic}', so the next run "
+                "does not know what this one published. Grant WRITE and CREATE on it"
+            )
+        if access is not Access.FULL or self.trusted.owner == self.request.owner:
+            return replace(self, access=access)
+        self._warn_about_former_topics()
+        claim = self._new_record(topic, is_created)
+        self.store.put(claim)
+        return replace(self, access=access, record=claim, trusted=Trusted(claim.owner, claim.run, claim.created))
+
+    def in_transaction(self, result: Result) -> StateWrite | None:
+        """The closing record of an exactly-once run, which is written in the same transaction as the data; None for other runs.
+
+        Args:
+            result: without the delivery, which is not complete yet.
+        """
+        if not self.remembers or not self.request.transactional_id:
+            return None
+
+        def message(delivery: Delivery) -> tuple[bytes, bytes]:
+            record = self._closing(result, confirmed_log(self.admin, replace(result, delivery=delivery)))
+            return record.topic.encode(), record.encode()
+
+        return StateWrite(self.store.topic, message)
+
+    def close(self, result: Result) -> Log | None:
+        """Write the closing record, unless the transaction contained it.
+
+        Returns:
+            Where the topic ends after the run, see `confirmed_log`.
+        """
+        log = confirmed_log(self.admin, result)
+        is_written = result.delivery is not None and self.request.transactional_id
+        if self.remembers and not is_written:
+            self._put(self._closing(result, log))
+        return log
+
+    def _put(self, record: StateRecord) -> None:
+        """Write a record, unless it says what the last one says, or another run has written one meanwhile."""
+        if record.describes_same(self.record):
+            return
+        newest = self.store.get(self.admin, record.topic, waits=False)
+        known = self.record.run if self.record else None
+        if newest is not None and newest.run not in (known, record.run):
+            logger.warning(
+                f"model {self.request.model}: another run published to topic '{record.topic}' at the same time ({newest.run}). "
+                "The last write of a key wins. Run again when it has finished"
+            )
+            return
+        try:
+            self.store.put(record)
+        except StateError as error:
+            # The data is published, so the run has succeeded. The next run does not trust the old record and reads the topic.
+            logger.warning(f"model {self.request.model}: published, but {error.msg}")
+
+    def _closing(self, result: Result, log: Log | None) -> StateRecord:
+        options = self.request.options
+        return replace(
+            self._new_record(result.topic, self.trusted.created),
+            layout=layout_of(result.layout),
+            published=Published(now_text(), options.sink_delivery_guarantee or ""),
+            log=log,
+        )
+
+    def _new_record(self, topic: Topic, is_created: bool) -> StateRecord:
+        return StateRecord(
+            topic=self.request.topic,
+            cluster_id=self.store.cluster_id(self.admin),
+            topic_id=topic.id or None,
+            owner=self.request.owner,
+            alias=str(self.request.relation.identifier),
+            run=self.request.run,
+            created=is_created,
+        )
+
+    def _warn_about_former_topics(self) -> None:
+        """Name the topics that this model published to before: they stay as they are."""
+        for record in self.store.all(self.admin):
+            if record.owner == self.request.owner and record.topic != self.request.topic:
+                logger.warning(
+                    f"model {self.request.model}: publishes to '{self.request.topic}' now. Its former topic '{record.topic}' is "
+                    "left as it is; `dbt run-operation orphan_topics` lists it if this project created it."
+                )
+
+
+def recall(admin: KafkaAdminClient, topic: Topic | None, request: Request) -> Memory:
+    """Read the topic's state record, trust it as far as the live topic confirms it, and refuse another model's topic.
+
+    Args:
+        topic: as it is now, None if it does not exist.
+    """
+    store = store_of(request.kafka, request.state)
+    access = store.access(admin)
+    is_readable = access in (Access.FULL, Access.READ_ONLY)
+    record = store.get(admin, request.topic) if is_readable else None
+    trusted = trust(record, store.cluster_id(admin), topic, request.options.appends)
+    ownership.check_owner(request.owner, request.topic, trusted)
+    return Memory(admin, request, store, access, record, trusted)
+
+
+def is_published(kafka: KafkaSettings, settings: StateSettings, name: str, appends: bool = False) -> bool:
+    """Whether a run has published the whole table to the topic that is there now.
+
+    Does not wait for an open transaction: if a killed run of the model left it, the next run aborts it, and comes after this.
+
+    Args:
+        appends: see `trust`.
+    """
+    store = store_of(kafka, settings)
+    with kafka.admin() as admin:
+        if store.access(admin) not in (Access.FULL, Access.READ_ONLY):
+            return False
+        record, topic = store.get(admin, name, waits=False), topics.describe(admin, name)
+        return trust(record, store.cluster_id(admin), topic, appends).published is not None
+
+
+def layout_of(records: Records) -> Layout:
+    """How rows become messages, as the state record has it."""
+    types = {field.column: field.type.simpleString() for side in (records.key, records.value) for field in side.fields}
+    columns = tuple((name, types[name]) for name in records.columns if name in types)
+    return Layout(records.key_layout(), records.value_layout(), columns)
+
+
+def confirmed_log(admin: KafkaAdminClient, result: Result) -> Log | None:
+    """Where the topic's partitions end after the run; None if somebody else wrote to it at the same time, or may have.
+
+    The sink's first offset in each partition must be the end that the run compared with, its records must be all that is between
+    its first and its last offset, and the partitions that it did not write to must not have moved.
+    """
+    topic, delivery = result.topic, result.delivery
+    seed = None if result.digest is None else result.seed
+    if delivery is None:
+        return Log(dict(topic.first), dict(topic.end), result.live_keys, result.digest, seed)
+    offsets = delivery.offsets
+    if offsets is None or delivery.delivery == "none" or any(None in bounds for bounds in offsets.values()):
+        return None
+    begins_at_end = all(first == topic.end.get(partition) for partition, (first, _) in offsets.items())
+    is_dense = sum(last - first + 1 for first, last in offsets.values()) == delivery.records
+    others = [partition for partition in topic.end if partition not in offsets]
+    if not (begins_at_end and is_dense):
+        return None
+    if others and topics.ends(admin, topic.name, others) != {partition: topic.end[partition] for partition in others}:
+        return None
+    return Log(dict(topic.first), delivery.end_offsets(topic.end) or {}, result.live_keys, result.digest, seed)

@@ -1,0 +1,112 @@
+"""What goes into a run of `upsert_kafka` or `kafka`, and what dbt gets back. Leaves the run itself to `pipeline` and `append`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from dbt.adapters.contracts.connection import AdapterResponse
+
+from dbt.adapters.upsert_kafka.catalog.views import Comments
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
+from dbt.adapters.upsert_kafka.options import ModelOptions
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.sinks import Delivery
+from dbt.adapters.upsert_kafka.sinks.partitioners import DEFAULT
+from dbt.adapters.upsert_kafka.state.record import Owner, Run
+from dbt.adapters.upsert_kafka.state.store import StateSettings
+
+Mode = Literal["publish", "check", "preview"]
+"""`publish` is a normal run. `check` is --empty and --sample: the topic is neither read nor written, the view is created.
+`preview` is the dry run: the topic is read, and nothing is written."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run of one model."""
+
+    model: str
+    options: ModelOptions
+    topic: str
+    topic_settings: TopicSettings
+    """What the topic is created with."""
+    kafka: KafkaSettings
+    relation: UpsertKafkaRelation
+    owner: Owner
+    """Of the topic: this model in this environment."""
+    run: Run
+    state: StateSettings = field(default_factory=StateSettings)
+    """Where the state records are."""
+    existing: UpsertKafkaRelation | None = None
+    """The relation that has this name in the catalog now."""
+    not_null: tuple[str, ...] = ()
+    """Columns with a not_null constraint in the model's contract."""
+    comments: Comments = field(default_factory=Comments)
+    on_schema_change: str = "ignore"
+    full_refresh: bool = False
+    mode: Mode = "publish"
+    registry: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The profile's `schema_registry`."""
+    folder: Path | None = None
+    """The project's folder: a custom partitioner is imported from it."""
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The id of an exactly-once run. All runs of a model share it: the next run aborts the transaction of a killed one."""
+        exactly_once = self.options.sink_delivery_guarantee == "exactly-once"
+        return f"{self.options.sink_transactional_id_prefix}.{self.topic}" if exactly_once else None
+
+    @property
+    def places_by_default(self) -> bool:
+        """Whether Kafka's default partitioner places new keys."""
+        return (self.options.sink_partitioner or DEFAULT) == DEFAULT and "partitioner.class" not in self.kafka.properties
+
+
+@dataclass
+class Delivered(AdapterResponse):
+    """What run_results.json has about the messages of a run."""
+
+    delivery: str = ""
+    transactional_id: str | None = None
+    records: int = 0
+    """Messages written: one for each changed key, or two in update_mode='retract'."""
+    bytes: int | None = None
+    partitions_written: int = 0
+    offsets: dict[str, list[int]] | None = None
+    """First and last offset written, by partition. Keys are strings and values lists, because dbt's events are JSON."""
+
+
+@dataclass
+class Publication(Delivered):
+    """The result of an `upsert_kafka` run. dbt prints the message; run_results.json has all fields."""
+
+    topic: str = ""
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    dropped: int = 0
+    """Rows without a key that on_null_key='drop' left out."""
+    foreign: int = 0
+    """Keys of other writers that were not changed."""
+
+
+@dataclass
+class Appended(Delivered):
+    """The result of a `kafka` run that appends. dbt prints the message; run_results.json has all fields."""
+
+    topic: str = ""
+    appended: int = 0
+    dropped: int = 0
+    """Rows without a key that on_null_key='drop' left out."""
+
+
+def delivered(delivery: Delivery | None) -> dict[str, Any]:
+    """The fields of `Delivered` as keyword arguments; none if nothing was written."""
+    if delivery is None:
+        return {}
+    offsets = {str(partition): list(bounds) for partition, bounds in (delivery.offsets or {}).items()}
+    return {**asdict(delivery), "partitions_written": len(offsets), "offsets": offsets}

@@ -1,0 +1,1 @@
+"""The `kafka_source` materialization: a topic as a relation."""

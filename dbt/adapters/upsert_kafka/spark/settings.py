@@ -1,0 +1,177 @@
+"""The settings of a Spark that this adapter starts: jars, memory, logging, catalog, and which settings are secret.
+
+Leaves to `session` when Spark starts. Settings of the profile win over these.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from dbt.adapters.upsert_kafka import java
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.spark import class_archive
+
+SCALA = "2.13"
+# Spark ships these itself; a second copy would be downloaded and not used.
+INSIDE_SPARK = (
+    "com.github.luben",
+    "com.google.code.findbugs",
+    "org.apache.hadoop",
+    "org.lz4",
+    "org.scala-lang",
+    "org.slf4j",
+    "org.xerial.snappy",
+)
+# A profile with `file_format: delta` gets the jars and the settings of Delta Lake.
+DELTA_JARS = [f"io.delta:delta-spark_{SCALA}:4.0.0"]
+DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+SESSION_SETTINGS = {
+    # A model must not be able to select environment variables, because some contain secrets. dbt has variables of its own.
+    "spark.sql.variable.substitute": "false",
+    # A cast that fails must be an error. A NULL in its place would be published, or would delete a key.
+    "spark.sql.ansi.enabled": "true",
+}
+DRIVER_SETTINGS = {
+    # Otherwise every DataFrame operation inspects Python's call stack, which takes longer than the operation.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+CATALOG = "spark.sql.catalogImplementation"
+METASTORE_SETTINGS = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL", CATALOG)
+JVM_OPTIONS = "spark.driver.extraJavaOptions"
+SECRET = "(?i)secret|password|passphrase|token|credential|jaas|(access|account|api)[._]?key"
+LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} Spark %p %c{1}: %m%n%ex{0}
+# dbt reports the error of a job as the error of its model.
+logger.spark.name = org.apache.spark
+logger.spark.level = off
+logger.hive.name = org.apache.hadoop.hive
+logger.hive.level = off
+logger.hive2.name = hive
+logger.hive2.level = off
+logger.nucleus.name = DataNucleus
+logger.nucleus.level = off
+# The level of the root logger: Spark prints a message if this one differs from it.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+logger.kafka.name = org.apache.kafka
+logger.kafka.level = off
+"""
+
+
+def driver_settings(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
+    """All settings of a driver in this process, those of the profile included."""
+    settings = _defaults(credentials)
+    if uses_project_catalog(credentials):
+        settings |= _project_catalog(credentials.state_dir)
+    # The JVM options of the profile are added to the adapter's, they do not replace them.
+    jvm_options = [settings[JVM_OPTIONS], class_archive.options(), credentials.spark.get(JVM_OPTIONS, "")]
+    return {**settings, **credentials.spark, JVM_OPTIONS: " ".join(jvm_options).strip()}
+
+
+def connect_settings(credentials: UpsertKafkaCredentials) -> dict[str, str]:
+    """The settings of a session of a Spark Connect server."""
+    return {**SESSION_SETTINGS, **credentials.spark}
+
+
+def kafka_jars(spark_version: str) -> list[str]:
+    """Maven coordinates of the jars with which Spark reads and writes Kafka and Avro."""
+    names = ("spark-sql-kafka-0-10", "spark-avro")
+    return [f"org.apache.spark:{name}_{SCALA}:{spark_version}" for name in names]
+
+
+def local_settings() -> dict[str, str]:
+    """Settings for a Spark that runs on one machine."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        # Java's own default. Spark's default of 1 GB is for drivers whose executors run elsewhere.
+        "spark.driver.memory": f"{max(1024, memory // 4 // 2**20)}m",
+        # Each task of a shuffle writes this many files. Spark's default of 200 is for clusters.
+        "spark.sql.shuffle.partitions": str(max(16, 2 * (os.cpu_count() or 1))),
+        # A few models generate more classes than the 100 that Spark caches, and evicted classes are compiled again.
+        "spark.sql.codegen.cache.maxEntries": "1000",
+    }
+
+
+def is_local(credentials: UpsertKafkaCredentials) -> bool:
+    """Whether driver and executors are this process (`local`, `local[n]`)."""
+    return credentials.remote is None and bool(re.match(r"local(\[|$)", credentials.master or "local"))
+
+
+def worker_python(credentials: UpsertKafkaCredentials) -> str:
+    """The Python of Spark's workers: this one on this machine, otherwise the one that Spark's setting or variable names."""
+    if credentials.remote is None and _on_this_machine(credentials):
+        return sys.executable
+    return credentials.spark.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or "python3"
+
+
+def uses_project_catalog(credentials: UpsertKafkaCredentials) -> bool:
+    """Whether the catalog is in the project's folder: the profile names neither a metastore nor another catalog."""
+    return not any(name in credentials.spark for name in METASTORE_SETTINGS)
+
+
+def is_secret(setting: str) -> bool:
+    """Whether the value of a setting must not be on a command line. The JVM needs `spark.driver.*` there to start."""
+    return not setting.startswith("spark.driver.") and bool(re.search(SECRET, setting))
+
+
+def _defaults(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
+    log4j = java.cache_dir() / "log4j2.properties"
+    if not log4j.is_file() or log4j.read_text() != LOG4J:
+        log4j.parent.mkdir(parents=True, exist_ok=True)
+        log4j.write_text(LOG4J)
+    return {
+        "spark.master": credentials.master or "local[*]",
+        "spark.app.name": "dbt-upsert-kafka",
+        "spark.jars": ",".join(_jars(credentials)),
+        "spark.ui.enabled": "false",
+        # Spark hides the values of these settings in its UI, its event log and its plans: Spark's default and more.
+        "spark.redaction.regex": SECRET,
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        CATALOG: "hive",
+        **(local_settings() if _on_this_machine(credentials) else {}),
+        **SESSION_SETTINGS,
+        **DRIVER_SETTINGS,
+        **(DELTA_SETTINGS if credentials.file_format == "delta" else {}),
+        JVM_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
+    }
+
+
+def _jars(credentials: UpsertKafkaCredentials) -> list[str]:
+    jars = credentials.jars
+    if jars is None:
+        fetched = java.fetch_jars("spark-kafka", kafka_jars(pyspark.__version__), INSIDE_SPARK)
+        if credentials.file_format == "delta":
+            fetched += java.fetch_jars("delta", DELTA_JARS, (*INSIDE_SPARK, "org.antlr"))
+        jars = [str(jar) for jar in fetched]
+    missing = [jar for jar in jars if not Path(jar).is_file()]
+    if missing:
+        raise UpsertKafkaError(f"'jars' in your profile names files that do not exist: {', '.join(missing)}. Correct the paths.")
+    return jars
+
+
+def _on_this_machine(credentials: UpsertKafkaCredentials) -> bool:
+    """Whether the workers run on this machine; those of `local-cluster` do, in processes of their own."""
+    return (credentials.master or "local").startswith("local")
+
+
+def _project_catalog(state_dir: Path) -> dict[str, str]:
+    return {
+        "spark.sql.warehouse.dir": str(state_dir / "warehouse"),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={state_dir / 'metastore'};create=true",
+    }

@@ -1,0 +1,5 @@
+"""What is remembered about each topic: one record per topic in a compacted topic on the same cluster, the state topic.
+
+`record` is the format, `trust` decides which of its fields still describe the live topic, `store` reads and writes records,
+`ownership` decides who may publish. Nothing here knows Spark or dbt.
+"""

@@ -1,0 +1,206 @@
+"""The state record of a topic: its fields and their JSON, which is the value of a message whose key is the topic's name.
+
+Records hold names, types, formats and numbers. They never hold SQL, so that writing to the state topic is not code execution, and
+never a secret. `trust` decides whether a record still describes the live topic.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from dbt.adapters.upsert_kafka.errors import StateError
+
+VERSION = 1
+"""Raised when a reader of an older version would misunderstand a record. Unknown fields are ignored."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The one model that publishes to a topic."""
+
+    project: str
+    environment: str
+    """The profile's `environment`, by default the target's name."""
+    schema: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"model {self.model} of project {self.project}, environment {self.environment}, schema {self.schema}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a model: the one that claimed the topic or published last."""
+
+    invocation: str
+    """dbt's invocation_id."""
+    host: str
+    started_at: str
+
+    def __str__(self) -> str:
+        return f"invocation {self.invocation} on {self.host}, started {self.started_at}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows became messages: typed columns and formats."""
+
+    key: str
+    """Format, fields and options of the key as JSON text; other text means other bytes for the same key."""
+    value: str
+    """The same of the value."""
+    columns: tuple[tuple[str, str], ...]
+    """Names and Spark types, in the SELECT's order."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The last run that completed."""
+
+    at: str
+    guarantee: str
+
+
+@dataclass(frozen=True)
+class Log:
+    """Where the topic's partitions began and ended after the last run, and which rows it then consisted of."""
+
+    first: Mapping[int, int]
+    end: Mapping[int, int]
+    live_keys: int | None = None
+    digest: str | None = None
+    """Of the rows; None if the topic does not consist of exactly the rows."""
+    seed: int | None = None
+    """A random number of the topic, with which the rows were hashed. Digests and snapshots with different seeds are not
+    comparable. None without a digest."""
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether the next run can compare its rows with the digest."""
+        return self.digest is not None and self.seed is not None
+
+
+@dataclass(frozen=True)
+class StateRecord:
+    """All that is remembered about one topic."""
+
+    topic: str
+    cluster_id: str
+    topic_id: str | None
+    """None from brokers before 2.8, which have no topic ids."""
+    owner: Owner
+    alias: str
+    """Name of the relation, in the owner's schema."""
+    run: Run
+    created: bool = False
+    """Whether a run of the owner created the topic."""
+    layout: Layout | None = None
+    published: Published | None = None
+    """None after a claim: the first run has not completed."""
+    log: Log | None = None
+
+    def encode(self) -> bytes:
+        """The message's value."""
+        filled = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps({"version": VERSION, **filled}, separators=(",", ":"), sort_keys=True).encode()
+
+    def describes_same(self, other: StateRecord | None) -> bool:
+        """Whether `other` says the same apart from which run said it: then nothing needs to be written."""
+        return other is not None and _without_run(self) == _without_run(other)
+
+
+def now_text() -> str:
+    """The current time, see `time_text`."""
+    return time_text(time.time())
+
+
+def time_text(seconds: float) -> str:
+    """A Unix time as records and messages have it, in UTC.
+
+    >>> time_text(0)
+    '1970-01-01 00:00:00Z'
+    """
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def decode(topic: str, value: bytes) -> StateRecord:
+    """The record of a message.
+
+    Raises:
+        StateError: the record is of a newer version, or not a record.
+    """
+    try:
+        found = json.loads(value)
+        version = found["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(topic, f"it is not a state record ({type(error).__name__})") from error
+    if version != VERSION:
+        raise StateError(
+            f"the state record of topic '{topic}' has version {version}, this dbt-upsert-kafka reads version {VERSION}. "
+            "Upgrade dbt-upsert-kafka; nothing was written"
+        )
+    try:
+        return _record(found)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(topic, f"a field is missing or has a wrong type ({error})") from error
+
+
+def _record(found: dict[str, Any]) -> StateRecord:
+    layout, log = found.get("layout"), found.get("log")
+    return StateRecord(
+        topic=_text(found["topic"]),
+        cluster_id=_text(found["cluster_id"]),
+        topic_id=None if found.get("topic_id") is None else _text(found["topic_id"]),
+        owner=_texts(Owner, found["owner"]),
+        alias=_text(found["alias"]),
+        run=_texts(Run, found["run"]),
+        created=found.get("created") is True,
+        layout=layout and _layout(layout),
+        published=found.get("published") and _texts(Published, found["published"]),
+        log=log and _log(log),
+    )
+
+
+def _log(found: Mapping[str, Any]) -> Log:
+    seed = found.get("seed")
+    if not isinstance(seed, int | None):
+        raise TypeError(f"{seed!r} is not a seed")
+    return Log(_offsets(found["first"]), _offsets(found["end"]), found.get("live_keys"), found.get("digest"), seed)
+
+
+def _layout(found: Mapping[str, Any]) -> Layout:
+    return Layout(_text(found["key"]), _text(found["value"]), tuple((_text(n), _text(t)) for n, t in found["columns"]))
+
+
+def _texts(cls: type[Any], found: Mapping[str, Any]) -> Any:
+    return cls(**{field.name: _text(found[field.name]) for field in fields(cls)})
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def _offsets(found: Mapping[str, Any]) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in found.items()}
+
+
+def _without_run(record: StateRecord) -> dict[str, Any]:
+    found = asdict(record)
+    del found["run"]
+    if found["published"] is not None:
+        del found["published"]["at"]
+    return found
+
+
+def _unreadable(topic: str, why: str) -> StateError:
+    return StateError(
+        f"the state record of topic '{topic}' can't be read: {why}. Nothing was written. "
+        f"Remove the record with `dbt run-operation forget_topic --args '{{topic: {topic}}}'`"
+    )

@@ -1,0 +1,288 @@
+"""Reads and writes state records: one store per cluster and process, read once and then incrementally.
+
+The state topic has one partition and is compacted. It is created before the first record. Records are kept as bytes and decoded
+when they are asked for, so that a record that can't be decoded is an error for its topic only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+
+from dbt.adapters.events.logging import AdapterLogger
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from dbt.adapters.upsert_kafka.credentials import DEFAULT_STATE_TOPIC
+from dbt.adapters.upsert_kafka.errors import MissingRightError, StateError, kafka_error_text
+from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.topics import READ_COMMITTED, READ_UNCOMMITTED, Topic, TopicSettings
+from dbt.adapters.upsert_kafka.state.record import StateRecord, decode
+
+logger = AdapterLogger("upsert_kafka")
+
+NO_STATE = "none"
+"""In the profile: no ownership, no incremental runs."""
+CONFIG = {
+    "cleanup.policy": "compact",
+    # Small segments and a low ratio: the topic is compacted often, and stays as small as the number of its topics.
+    "segment.bytes": str(1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.01",
+}
+HELD_BACK_SECONDS = 10.0
+"""For which a transaction of another run may hold back the end of the state topic."""
+POLL_MS = 200
+READ_SECONDS = 60.0
+FETCH_BYTES = 16 * 1024 * 1024
+SEND_SECONDS = 30.0
+
+
+class Access(Enum):
+    """What the user may do with the state topic."""
+
+    FULL = "full"
+    READ_ONLY = "read only"
+    """Ownership is checked, records are not written."""
+    NONE = "none"
+    """Not readable: only runs that add are allowed."""
+    OFF = "off"
+    """The profile sets `state_topic: none`."""
+
+
+@dataclass(frozen=True)
+class StateSettings:
+    """Where the state is kept, from the profile."""
+
+    topic: str = DEFAULT_STATE_TOPIC
+    replication_factor: int | None = None
+
+    @property
+    def is_off(self) -> bool:
+        return self.topic == NO_STATE
+
+
+class StateStore:
+    """The records of one cluster; safe to use from every thread."""
+
+    def __init__(self, kafka: KafkaSettings, settings: StateSettings) -> None:
+        self._kafka = kafka
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._consumer: KafkaConsumer | None = None
+        self._position = 0
+        self._access: Access | None = None
+        self._values: dict[str, bytes] = {}
+        self._cluster_id: str | None = None
+
+    @property
+    def topic(self) -> str:
+        return self._settings.topic
+
+    @property
+    def is_off(self) -> bool:
+        return self._settings.is_off
+
+    def cluster_id(self, admin: KafkaAdminClient) -> str:
+        """The cluster's id, which tells it from another at the same address."""
+        if self._cluster_id is None:
+            self._cluster_id = str(admin.describe_cluster()["cluster_id"])
+        return self._cluster_id
+
+    def access(self, admin: KafkaAdminClient) -> Access:
+        """What the user may do. Asked until the state topic exists, then known.
+
+        Raises:
+            StateError: the state topic is not compacted, so that records would be lost.
+        """
+        if self.is_off:
+            return Access.OFF
+        if self._access is None:
+            try:
+                topic = topics.describe(admin, self.topic)
+            except MissingRightError as error:
+                logger.debug(f"State topic '{self.topic}': {error}")
+                return Access.NONE
+            self._access = self._access_to(topic) if topic is not None else None
+        return self._access or Access.FULL
+
+    def prepare(self, admin: KafkaAdminClient) -> Access:
+        """Create the state topic if it does not exist; comes before the first record is written."""
+        access = self.access(admin)
+        if access is Access.FULL and self._access is None:
+            try:
+                self._access = self._access_to(self._create(admin))
+            except MissingRightError as error:
+                logger.debug(f"State topic '{self.topic}': {error}")
+                return Access.NONE
+        return self._access or access
+
+    def _access_to(self, topic: Topic) -> Access:
+        policy = topic.cleanup_policy
+        if policy is not None and ("delete" in policy or "compact" not in policy):
+            raise StateError(
+                f"state topic '{self.topic}' has cleanup.policy={policy}, which deletes state records. Nothing was written. "
+                "Set cleanup.policy=compact, or name another topic in `state_topic` of the profile"
+            )
+        if topic.operations is None:
+            return Access.FULL
+        if "READ" not in topic.operations:
+            return Access.NONE
+        return Access.FULL if "WRITE" in topic.operations else Access.READ_ONLY
+
+    def get(self, admin: KafkaAdminClient, topic: str, waits: bool = True) -> StateRecord | None:
+        """The newest record of a topic.
+
+        Args:
+            waits: for transactions that hold back newer records; without, the newest record before these is returned.
+
+        Raises:
+            StateError: the record can't be decoded or is of a newer version.
+        """
+        value = self._refreshed(admin, waits).get(topic)
+        return None if value is None else decode(topic, value)
+
+    def has(self, admin: KafkaAdminClient, topic: str) -> bool:
+        """Whether a topic has a record, also one that can't be decoded."""
+        return topic in self._refreshed(admin)
+
+    def all(self, admin: KafkaAdminClient) -> Iterator[StateRecord]:
+        """The records of all topics; one that can't be decoded is logged and left out."""
+        for topic, value in sorted(self._refreshed(admin).items()):
+            try:
+                yield decode(topic, value)
+            except StateError as error:
+                logger.warning(str(error))
+
+    def put(self, record: StateRecord) -> None:
+        """Write a record outside of a transaction; returns when all in-sync replicas have it."""
+        self._send(record.topic, record.encode())
+
+    def forget(self, topic: str) -> None:
+        """Remove a topic's record: a tombstone."""
+        self._send(topic, None)
+
+    def _send(self, topic: str, value: bytes | None) -> None:
+        with self._producer() as producer:
+            try:
+                producer.send(self.topic, key=topic.encode(), value=value, partition=0).get(timeout=SEND_SECONDS)
+            except KafkaError as error:
+                raise StateError(
+                    f"the state record of topic '{topic}' could not be written to '{self.topic}': {kafka_error_text(error)}"
+                ) from error
+
+    @contextmanager
+    def _producer(self) -> Iterator[KafkaProducer]:
+        producer = KafkaProducer(
+            **self._kafka.python_client(), acks="all", allow_auto_create_topics=False, max_block_ms=SEND_SECONDS * 1000
+        )
+        try:
+            yield producer
+        finally:
+            producer.close(timeout=SEND_SECONDS)
+
+    def _create(self, admin: KafkaAdminClient) -> Topic:
+        settings = TopicSettings(1, self._settings.replication_factor, CONFIG, compacted=True)
+        return topics.create(admin, self.topic, settings)
+
+    def _refreshed(self, admin: KafkaAdminClient, waits: bool = True) -> dict[str, bytes]:
+        """The records by topic, as of now."""
+        with self._lock:
+            if self._access is None:
+                # The state topic did not exist when it was last looked for.
+                return {}
+            end = self._end(admin, waits)
+            if end < self._position:
+                # The state topic was deleted and created again.
+                self._values, self._position = {}, 0
+                self._close_consumer()
+            if end > self._position:
+                self._read_until(end)
+            return dict(self._values)
+
+    def _end(self, admin: KafkaAdminClient, waits: bool) -> int:
+        """Where the state topic ends for read_committed readers, when no transaction holds back what was written before now."""
+        [written] = topics.ends(admin, self.topic, [0], READ_UNCOMMITTED).values()
+        until = time.monotonic() + HELD_BACK_SECONDS
+        while True:
+            [committed] = topics.ends(admin, self.topic, [0], READ_COMMITTED).values()
+            if committed >= written or not waits:
+                return committed
+            if time.monotonic() > until:
+                raise StateError(
+                    f"state topic '{self.topic}': {_open_transaction(admin, self.topic)} has been open for more than "
+                    f"{HELD_BACK_SECONDS:.0f} s and holds back newer records. Nothing was written. Wait until it ends, or run "
+                    "the model whose run was killed again"
+                )
+            time.sleep(0.05)
+
+    def _read_until(self, end: int) -> None:
+        partition = TopicPartition(self.topic, 0)
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(
+                **self._kafka.python_client(),
+                isolation_level="read_committed",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                allow_auto_create_topics=False,
+                max_poll_records=10_000,
+                max_partition_fetch_bytes=FETCH_BYTES,
+                fetch_max_bytes=FETCH_BYTES,
+                check_crcs=False,
+            )
+            self._consumer.assign([partition])
+            self._consumer.seek(partition, self._position)
+        until = time.monotonic() + READ_SECONDS
+        while (position := self._consumer.position(partition)) < end:
+            for message in self._consumer.poll(timeout_ms=POLL_MS).get(partition, ()):
+                self._remember(message.key, message.value)
+            if time.monotonic() > until:
+                raise StateError(
+                    f"state topic '{self.topic}' could not be read: offset {position} of {end} after {READ_SECONDS:.0f} s"
+                )
+        self._position = end
+
+    def _close_consumer(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _remember(self, key: bytes | None, value: bytes | None) -> None:
+        if key is None:
+            return
+        topic = key.decode(errors="replace")
+        if value is None:
+            self._values.pop(topic, None)
+        else:
+            self._values[topic] = value
+
+
+def _open_transaction(admin: KafkaAdminClient, topic: str) -> str:
+    """The transaction that is open on the state topic, as far as it can be found."""
+    try:
+        described = admin.describe_transactions(
+            [found.transactional_id for broker in admin.list_transactions().values() for found in broker]
+        )
+    except KafkaError as error:
+        logger.debug(f"Transactions could not be listed: {error!r}")
+        return "a transaction"
+    for name, found in described.items():
+        if any(partition.topic == topic for partition in found.topic_partitions):
+            return f"the transaction of transactional id '{name}'"
+    return "a transaction"
+
+
+_Cluster = tuple[str, tuple[tuple[str, str], ...], StateSettings]
+_stores: dict[_Cluster, StateStore] = {}
+_stores_lock = threading.Lock()
+
+
+def store_of(kafka: KafkaSettings, settings: StateSettings) -> StateStore:
+    """The process's store of a cluster and a user of it."""
+    cluster = (kafka.bootstrap_servers, tuple(sorted(kafka.properties.items())), settings)
+    with _stores_lock:
+        return _stores.setdefault(cluster, StateStore(kafka, settings))

@@ -1,0 +1,241 @@
+"""The exactly-once sink without Spark and Kafka: what it does after each failure, and what it reports."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Self, cast
+
+import pytest
+from kafka import errors
+from pyspark.errors import PySparkException
+
+from dbt.adapters.upsert_kafka.errors import DeliveryError
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.sinks import Delivery, Target, transaction
+from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
+from dbt.adapters.upsert_kafka.sinks.transaction import ATTEMPTS, TransactionSink, WriteError
+
+LOST = PySparkException("Job aborted\nPython worker exited unexpectedly (crashed)")
+TOO_LARGE = PySparkException("kafka.errors.MessageSizeTooLargeError: [Error 10]")
+FENCED = PySparkException("kafka.errors.InvalidProducerEpochError: [Error 47]")
+REPORT = SimpleNamespace(partition=0, records=2, bytes=90, first_offset=5, last_offset=6)
+
+
+class Broker:
+    """Stands in for the client and for the Spark job. Each step succeeds unless an error is set for it."""
+
+    def __init__(self) -> None:
+        self.connect: Exception | None = None
+        self.open_error: Exception | None = None
+        self.write: list[BaseException] = []
+        """Errors of the first writes; later writes succeed."""
+        self.abort: Exception | None = None
+        self.commit_error: Exception | None = None
+        self.steps: list[str] = []
+
+    def client(self, *_: object) -> Self:
+        _raise(self.connect)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def open(self, transactional_id: str, timeout_ms: int, current: Producer | None = None) -> Producer:
+        self.steps.append("abort" if current else "open")
+        _raise(self.abort if current else self.open_error)
+        return Producer(transactional_id, 1, len(self.steps))
+
+    def commit(self, producer: Producer) -> None:
+        self.steps.append("commit")
+        _raise(self.commit_error)
+
+    def written(self, *_: object) -> list[Any]:
+        self.steps.append("write")
+        _raise(self.write.pop(0) if self.write else None)
+        return [REPORT]
+
+
+def _raise(error: BaseException | None) -> None:
+    if error is not None:
+        raise error
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    broker = Broker()
+    monkeypatch.setattr(transaction, "Client", broker.client)
+    monkeypatch.setattr(transaction, "_limits", lambda _: transaction._Limits(1000, 60_000))
+    monkeypatch.setattr(transaction._Transaction, "encode", lambda *_: "batches")
+    monkeypatch.setattr(transaction._Transaction, "_write", broker.written)
+    monkeypatch.setattr(transaction.topics, "ends", lambda *_: {0: 8})
+    return broker
+
+
+def deliver() -> Delivery:
+    target = Target("orders", 4, KafkaSettings("b:9092", {}), cast(Any, None), "dbt.orders")
+    return TransactionSink().deliver(cast(Any, "records"), target)
+
+
+def failure() -> str:
+    with pytest.raises(DeliveryError) as raised:
+        deliver()
+    return str(raised.value.msg)
+
+
+def test_successful_write_is_committed(broker: Broker) -> None:
+    assert deliver() == Delivery("exactly-once", 2, 90, "dbt.orders", {0: (5, 6)})
+    assert broker.steps == ["open", "write", "commit"]
+
+
+def test_delivery_succeeds_if_the_end_offsets_are_unknown_after_the_commit(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction.topics, "ends", lambda *_: _raise(errors.KafkaTimeoutError()))
+    assert deliver().records == 2
+
+
+def test_delivery_succeeds_if_another_transaction_delays_visibility(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "VISIBLE_SECONDS", 0.05)
+    monkeypatch.setattr(transaction.topics, "ends", lambda *_: {0: 6})
+    assert deliver().records == 2
+
+
+def test_write_is_aborted_and_repeated_after_a_lost_task(broker: Broker) -> None:
+    broker.write = [LOST]
+    assert deliver().records == 2
+    assert broker.steps == ["open", "write", "abort", "open", "write", "commit"]
+
+
+def test_write_is_repeated_after_a_lost_task_even_if_the_abort_failed(broker: Broker) -> None:
+    broker.write, broker.abort = [LOST], errors.KafkaTimeoutError()
+    assert deliver().records == 2
+
+
+def test_write_is_not_repeated_forever(broker: Broker) -> None:
+    broker.write = [LOST] * ATTEMPTS
+    assert failure() == (
+        "Topic 'orders': Spark lost tasks in 3 writes, the last time with: Job aborted. "
+        "Nothing of this run is visible to read_committed readers; the next run writes it."
+    )
+    assert broker.steps == ["open", "write", "abort"] * ATTEMPTS
+
+
+def test_write_is_not_repeated_if_a_newer_run_has_taken_over(broker: Broker) -> None:
+    broker.write, broker.abort = [LOST], errors.ProducerFencedError()
+    assert "a newer run of the same model has taken over its transactional id" in failure()
+    assert broker.steps == ["open", "write", "abort"]
+
+
+def test_refused_write_is_aborted_and_not_repeated(broker: Broker) -> None:
+    broker.write = [TOO_LARGE]
+    message = failure()
+    assert "a message is larger than allowed" in message and "Nothing of this run is visible" in message
+    assert broker.steps == ["open", "write", "abort"]
+
+
+def test_transaction_that_could_not_be_aborted_is_reported(broker: Broker) -> None:
+    broker.write, broker.abort = [TOO_LARGE], errors.CoordinatorNotAvailableError()
+    message = failure()
+    assert "a message is larger than allowed" in message
+    assert "its transaction could not be aborted now: until the next run, or for at most 60 s" in message
+
+
+def test_interrupt_aborts_the_transaction(broker: Broker) -> None:
+    broker.write = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        deliver()
+    assert broker.steps == ["open", "write", "abort"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (errors.ProducerFencedError(), "a newer run .* Nothing of this run is visible, unless the answer to its commit was lost"),
+        (errors.InvalidTxnStateError(), "its transaction was ended .* unless the answer to its commit was lost"),
+        (
+            errors.RequestTimedOutError(),
+            "did not answer in time. The commit was not confirmed: either all of this run is visible",
+        ),
+    ],
+)
+def test_failed_commit_reports_what_readers_may_see(broker: Broker, error: Exception, message: str) -> None:
+    broker.commit_error = error
+    with pytest.raises(WriteError, match=message):
+        deliver()
+    assert broker.steps == ["open", "write", "commit"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (errors.InvalidTransactionTimeoutError(), r"transaction.timeout.ms=60000 is more than the brokers' transaction.max"),
+        (errors.TransactionalIdAuthorizationFailedError(), r"lacks WRITE on transactional id 'dbt.orders'"),
+        (errors.NotCoordinatorError(), r"no broker answers for its transactional id"),
+        (errors.UnknownError("what is this"), r"what is this"),
+    ],
+)
+def test_transaction_that_could_not_be_opened_is_reported(broker: Broker, error: Exception, message: str) -> None:
+    broker.open_error = error
+    with pytest.raises(WriteError, match=f"Topic 'orders': .*{message}.*. Nothing was written."):
+        deliver()
+    assert broker.steps == ["open"]
+
+
+def test_unreachable_broker_is_reported(broker: Broker) -> None:
+    broker.connect = errors.NodeNotReadyError()
+    assert failure() == "Topic 'orders': no broker answers at b:9092. Nothing was written."
+
+
+def test_fenced_write_is_reported_as_a_newer_run_before_the_transaction_timeout(broker: Broker) -> None:
+    broker.write = [FENCED]
+    assert "a newer run of the same model" in failure()
+
+
+def test_fenced_write_is_reported_as_timed_out_after_the_transaction_timeout(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "_limits", lambda _: transaction._Limits(1000, timeout_ms=0))
+    broker.write = [FENCED]
+    assert "the write took longer than transaction.timeout.ms=0, so the broker aborted it" in failure()
+
+
+def test_transactional_id_is_required(broker: Broker) -> None:
+    target = Target("orders", 4, KafkaSettings("b:9092", {}), cast(Any, None))
+    with pytest.raises(ValueError, match="transactional id"):
+        TransactionSink().deliver(cast(Any, "records"), target)
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, transaction._Limits(512 * 1024, 900_000)),
+        ({"batch.size": "9999999"}, transaction._Limits(1_000_000 - 61 - 40, 900_000)),
+        ({"transaction.timeout.ms": "5000"}, transaction._Limits(512 * 1024, 5000)),
+    ],
+)
+def test_limits_respect_topic_and_brokers(
+    monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], expected: transaction._Limits
+) -> None:
+    monkeypatch.setattr(transaction.topics, "config", lambda *_: {"max.message.bytes": "1000000"})
+    monkeypatch.setattr(transaction.brokers, "config", lambda *_: {"transaction.max.timeout.ms": "900000"})
+    assert transaction._limits(with_properties(properties)) == expected
+
+
+def test_transaction_timeout_above_the_maximum_is_lowered_or_refused_if_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction.topics, "config", lambda *_: {"max.message.bytes": "1000000"})
+    monkeypatch.setattr(transaction.brokers, "config", lambda *_: {"transaction.max.timeout.ms": "60000"})
+    assert transaction._limits(with_properties({})).timeout_ms == 60_000
+    with pytest.raises(DeliveryError, match=r"transaction.timeout.ms=70000 .* is more than the brokers' .*=60000. Nothing was"):
+        transaction._limits(with_properties({"transaction.timeout.ms": "70000"}))
+
+
+def test_limits_are_the_defaults_if_the_topic_may_not_be_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction.topics, "config", lambda *_: {})
+    assert transaction._limits(with_properties({})) == transaction._Limits(512 * 1024, 900_000)
+
+
+def with_properties(properties: dict[str, str]) -> Target:
+    return Target("orders", 4, KafkaSettings("b:9092", properties), cast(Any, None), "dbt.orders")

@@ -1,0 +1,67 @@
+"""The private parts of pyspark that spark/internals.py uses are where this release of pyspark is expected to have them.
+
+No JVM is started: signatures, attributes and source texts are inspected.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import pyspark
+import pytest
+from pyspark import SparkContext, java_gateway
+from pyspark.errors.exceptions import base
+from pyspark.logger import PySparkLogger
+from pyspark.sql.classic.dataframe import DataFrame
+
+from dbt.adapters.upsert_kafka.spark import internals
+
+MOVED = f"pyspark {pyspark.__version__} moved it: adapt dbt/adapters/upsert_kafka/spark/internals.py"
+
+
+def test_launch_jvm_finds_the_function_that_starts_the_gateway() -> None:
+    start = getattr(SparkContext, "_ensure_initialized", None)
+    assert start is not None, f"SparkContext has no _ensure_initialized. {MOVED}"
+    assert "conf" in inspect.signature(start).parameters, f"SparkContext._ensure_initialized takes no conf. {MOVED}"
+    assert "launch_gateway(conf)" in inspect.getsource(start), f"_ensure_initialized starts no JVM with its conf. {MOVED}"
+
+
+def test_jvm_process_finds_the_process_of_the_gateway() -> None:
+    assert hasattr(SparkContext, "_gateway"), f"SparkContext has no _gateway. {MOVED}"
+    source = inspect.getsource(java_gateway.launch_gateway)
+    assert "gateway.proc = proc" in source, f"launch_gateway does not keep the JVM's process as gateway.proc. {MOVED}"
+
+
+def test_jvm_process_without_a_jvm_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with pytest.raises(AssertionError, match="Spark runs in no JVM of this process"):
+        internals.jvm_process()
+
+
+def test_unpersist_checkpoint_finds_the_frame_of_the_jvm() -> None:
+    source = inspect.getsource(DataFrame.__init__)
+    assert "self._jdf" in source, f"DataFrame has no _jdf. {MOVED}"
+    source = inspect.getsource(DataFrame.localCheckpoint)
+    assert "self._jdf.localCheckpoint(" in source, f"localCheckpoint is not computed by the JVM's frame. {MOVED}"
+
+
+@pytest.mark.parametrize("name", internals.QUERY_CONTEXT_LOGGERS)
+def test_query_context_loggers_have_the_names_that_are_disabled(name: str) -> None:
+    source = inspect.getsource(base)
+    assert f'PySparkLogger.getLogger("{name}")' in source, f"pyspark does not log errors as {name}. {MOVED}"
+
+
+def test_query_context_loggers_are_disabled() -> None:
+    internals.disable_query_context_loggers()
+    assert all(PySparkLogger.getLogger(name).disabled for name in internals.QUERY_CONTEXT_LOGGERS)
+
+
+def test_connect_retries_find_the_policy_and_its_setter() -> None:
+    pytest.importorskip("grpc_status", reason="Spark Connect is an extra: pip install 'dbt-upsert-kafka[connect]'")
+    from pyspark.sql.connect.client import SparkConnectClient
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+
+    assert "max_retries" in inspect.signature(DefaultPolicy).parameters, f"DefaultPolicy takes no max_retries. {MOVED}"
+    assert hasattr(SparkConnectClient, "set_retry_policies"), f"SparkConnectClient has no set_retry_policies. {MOVED}"
+    assert hasattr(SparkSession, "client"), f"Spark Connect's SparkSession has no client. {MOVED}"

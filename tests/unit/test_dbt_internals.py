@@ -1,0 +1,99 @@
+"""The private parts of dbt that dbt_internals.py uses are where the installed releases are expected to have them."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from importlib.metadata import version
+from importlib.resources import files
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dbt.adapters.base.connections import BaseConnectionManager
+from dbt.adapters.base.impl import AdapterTrackingRelationInfo, BaseAdapter
+from dbt.adapters.base.relation import BaseRelation
+from dbt.adapters.spark.impl import SparkAdapter
+from dbt.adapters.spark.relation import SparkRelation
+from dbt.config.runtime import RuntimeConfig
+from dbt.context import providers
+from dbt.task import run
+
+from dbt.adapters.upsert_kafka import dbt_internals
+from dbt.adapters.upsert_kafka.impl import UpsertKafkaAdapter
+
+RELEASES = ", ".join(f"{name} {version(name)}" for name in ("dbt-core", "dbt-adapters", "dbt-spark"))
+MOVED = f"A release moved it ({RELEASES}): adapt dbt/adapters/upsert_kafka/dbt_internals.py"
+
+
+def test_catalog_of_dbt_spark_asks_for_the_columns_of_each_relation() -> None:
+    source = inspect.getsource(SparkAdapter._get_one_catalog)
+    assert "self._get_columns_for_catalog(relation)" in source, f"dbt-spark does not call _get_columns_for_catalog. {MOVED}"
+
+
+def test_run_info_has_the_fields_that_are_given() -> None:
+    known = {field.name for field in fields(AdapterTrackingRelationInfo)}
+    given = {"adapter_name", "base_adapter_version", "adapter_version", "model_adapter_details"}
+    assert known == given, f"AdapterTrackingRelationInfo has the fields {sorted(known)}. {MOVED}"
+    assert "__name__" in inspect.getsource(BaseAdapter.get_adapter_run_info), (
+        f"dbt no longer derives the adapter's module from its class: the override may be removed. {MOVED}"
+    )
+    assert UpsertKafkaAdapter.get_adapter_run_info(None).adapter_name == "upsert_kafka"  # type: ignore[arg-type]
+
+
+def test_query_comment_is_added_by_the_private_method() -> None:
+    add = getattr(BaseConnectionManager, "_add_query_comment", None)
+    assert add is not None, f"BaseConnectionManager has no _add_query_comment. {MOVED}"
+    assert list(inspect.signature(add).parameters) == ["self", "sql"], f"_add_query_comment has other parameters. {MOVED}"
+
+
+def test_submitted_python_code_is_logged_by_the_decorator() -> None:
+    source = inspect.getsource(dbt_internals.log_code_execution)
+    assert '"submit_python_job"' in source, f"log_code_execution is not for submit_python_job. {MOVED}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "partial"),
+    [({}, False), ({"empty": False, "sample": None}, False), ({"empty": True}, True), ({"sample": "1 day"}, True)],
+)
+def test_partial_run_follows_the_flags(arguments: dict[str, Any], partial: bool) -> None:
+    assert dbt_internals.is_partial_run(SimpleNamespace(args=SimpleNamespace(**arguments))) is partial
+
+
+def test_config_without_arguments_is_not_a_partial_run() -> None:
+    assert not dbt_internals.is_partial_run(SimpleNamespace())
+
+
+def test_flags_of_a_partial_run_are_arguments_of_the_config() -> None:
+    assert "args" in {field.name for field in fields(RuntimeConfig)}, f"RuntimeConfig has no args. {MOVED}"
+    source = inspect.getsource(providers)
+    assert 'getattr(self.config.args, "sample", None)' in source, f"dbt-core reads --sample elsewhere. {MOVED}"
+    assert 'getattr(self.config.args, "EMPTY", False)' in source, f"dbt-core reads --empty elsewhere. {MOVED}"
+
+
+def test_ref_filter_is_a_field_of_the_relation() -> None:
+    known = {field.name for field in fields(BaseRelation)}
+    assert {"limit", "event_time_filter"} <= known, f"BaseRelation has no limit or no event_time_filter. {MOVED}"
+    relation = SparkRelation.create(schema="a", identifier="b", limit=0)
+    assert "limit" in str(relation)
+    assert str(dbt_internals.without_ref_filter(relation)) == "a.b"
+
+
+def test_pre_model_hook_gets_an_object_with_the_node() -> None:
+    assert "self.adapter.pre_model_hook(context_config)" in inspect.getsource(run), f"dbt-core calls the hook elsewhere. {MOVED}"
+    source = inspect.getsource(providers.RuntimeConfigObject.__init__)
+    assert "self.model = model" in source, f"the config of a materialization has no model. {MOVED}"
+
+
+def test_view_text_is_stored_by_dbt_spark() -> None:
+    source = inspect.getsource(SparkAdapter._build_spark_relation_list)
+    assert "information=information" in source, f"dbt-spark does not store the text of SHOW TABLE EXTENDED. {MOVED}"
+    assert dbt_internals.view_text(SparkRelation.create(schema="a", identifier="b", information="View Text: x")) == "View Text: x"
+    assert dbt_internals.view_text(SparkRelation.create(schema="a", identifier="b")) == ""
+
+
+def test_compiled_python_model_has_the_class_that_is_called() -> None:
+    macro = files("dbt.include.global_project").joinpath("macros", "python_model", "python.sql").read_text()
+    assert "class dbtObj:\n    def __init__(self, load_df_function)" in macro, f"compiled Python models have no dbtObj. {MOVED}"
+    scope: dict[str, Any] = {"dbtObj": lambda load: load, "model": lambda dbt, session: (dbt("orders"), session)}
+    assert dbt_internals.call_python_model(scope, str.upper, "session") == ("ORDERS", "session")
