@@ -76,7 +76,7 @@ def deliver(
 
 
 def _target(admin: KafkaAdminClient, topic: Topic, request: Request, state: StateWrite | None = None) -> Target:
-    return Target(topic.name, topic.partitions, request.kafka, admin, request.transactional_id, state)
+    return Target(topic.name, topic.partitions, request.kafka, admin, request.transactional_id, state, topic.id)
 
 
 def _transaction_sink(parallelism: int | None = None) -> TransactionSink:

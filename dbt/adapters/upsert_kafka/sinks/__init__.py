@@ -44,6 +44,8 @@ class Target:
     transactional_id: str | None = None
     state: StateWrite | None = None
     """Only for a transaction."""
+    topic_id: str = ""
+    """Kafka's id of the topic, if known."""
 
 
 @dataclass(frozen=True)

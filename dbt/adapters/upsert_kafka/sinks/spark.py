@@ -68,8 +68,9 @@ class SparkSink(Sink):
         # The producer must accept every record that the topic accepts.
         largest = {"max.request.size": str(max(MAX_REQUEST_SIZE, topics.largest_message(admin, target.topic)))}
         options = target.kafka.spark_sink(**PRODUCER_DEFAULTS, **largest, **self.PROPERTIES[self.guarantee])
-        # Spark reuses a producer with equal options, and its metadata: it would place keys by an old number of partitions.
-        options["kafka.upsert.kafka.partitions"] = str(target.partitions)
+        # Spark reuses a producer with equal options. It would place keys by an old number of partitions, and would send the
+        # sequence numbers of a topic that was deleted to the topic that was created after it.
+        options["kafka.upsert.kafka.topic"] = f"{target.topic_id}/{target.partitions}"
         if "headers" in columns:
             options["includeHeaders"] = "true"
         before = _ends(admin, target)
