@@ -226,7 +226,9 @@ def descendants(pid: int) -> dict[int, bytes]:
 
 def python_workers(driver: int | None = None) -> list[int]:
     """Process ids of the Python workers of a Spark driver, by default of this process."""
-    daemons = [pid for pid, command in descendants(driver or os.getpid()).items() if b"pyspark.daemon" in command]
+    started = descendants(driver or os.getpid())
+    # With coverage the daemon is tests.coverage_daemon.
+    daemons = [pid for pid, command in started.items() if b"pyspark.daemon" in command or b"coverage_daemon" in command]
     return [worker for daemon in daemons for worker in descendants(daemon)]
 
 
