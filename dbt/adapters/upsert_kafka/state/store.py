@@ -195,32 +195,18 @@ class StateStore:
             if self._access is None:
                 # The state topic did not exist when it was last looked for.
                 return {}
-            end = self._end(admin, waits)
+            # One request: the end of what is written, or with `waits=False` of what is committed.
+            [end] = topics.ends(admin, self.topic, [0], READ_UNCOMMITTED if waits else READ_COMMITTED).values()
             if end < self._position:
                 # The state topic was deleted and created again.
                 self._values, self._position = {}, 0
                 self._close_consumer()
             if end > self._position:
-                self._read_until(end)
+                self._read_until(end, admin)
             return dict(self._values)
 
-    def _end(self, admin: KafkaAdminClient, waits: bool) -> int:
-        """Where the state topic ends for read_committed readers, when no transaction holds back what was written before now."""
-        [written] = topics.ends(admin, self.topic, [0], READ_UNCOMMITTED).values()
-        until = time.monotonic() + HELD_BACK_SECONDS
-        while True:
-            [committed] = topics.ends(admin, self.topic, [0], READ_COMMITTED).values()
-            if committed >= written or not waits:
-                return committed
-            if time.monotonic() > until:
-                raise StateError(
-                    f"state topic '{self.topic}': {_open_transaction(admin, self.topic)} has been open for more than "
-                    f"{HELD_BACK_SECONDS:.0f} s and holds back newer records. Nothing was written. Wait until it ends, or run "
-                    "the model whose run was killed again"
-                )
-            time.sleep(0.05)
-
-    def _read_until(self, end: int) -> None:
+    def _read_until(self, end: int, admin: KafkaAdminClient) -> None:
+        """Read what is committed up to `end`, and wait for transactions that hold back a part of it."""
         partition = TopicPartition(self.topic, 0)
         if self._consumer is None:
             self._consumer = KafkaConsumer(
@@ -237,14 +223,26 @@ class StateStore:
             self._consumer.assign([partition])
             self._consumer.seek(partition, self._position)
         until = time.monotonic() + READ_SECONDS
+        stalled_at = time.monotonic() + HELD_BACK_SECONDS
         while (position := self._consumer.position(partition)) < end:
+            if position > self._position:
+                self._position, stalled_at = position, time.monotonic() + HELD_BACK_SECONDS
+            if time.monotonic() > min(until, stalled_at):
+                raise StateError(self._unreadable(admin, position, end))
             for message in self._consumer.poll(timeout_ms=POLL_MS).get(partition, ()):
                 self._remember(message.key, message.value)
-            if time.monotonic() > until:
-                raise StateError(
-                    f"state topic '{self.topic}' could not be read: offset {position} of {end} after {READ_SECONDS:.0f} s"
-                )
         self._position = end
+
+    def _unreadable(self, admin: KafkaAdminClient, position: int, end: int) -> str:
+        """Why the state topic could not be read up to `end`."""
+        [committed] = topics.ends(admin, self.topic, [0], READ_COMMITTED).values()
+        if committed >= end:
+            return f"state topic '{self.topic}' could not be read: the reader is at offset {position} of {end}"
+        return (
+            f"state topic '{self.topic}': {_open_transaction(admin, self.topic)} has been open for more than "
+            f"{HELD_BACK_SECONDS:.0f} s and holds back newer records. Nothing was written. Wait until it ends, or run "
+            "the model whose run was killed again"
+        )
 
     def _close_consumer(self) -> None:
         if self._consumer is not None:
