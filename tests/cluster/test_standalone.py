@@ -64,6 +64,15 @@ def test_executor_killed_in_a_transaction_leaves_all_records_or_none(
     assert ids(scene) == list(range(ROWS))
 
 
+def test_no_snapshot_is_written_to_local_disks_of_executors(
+    standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project]
+) -> None:
+    model = "{{ config(materialized='upsert_kafka', unique_key='id') }} select id from range(100000)"
+    project = dbt_project({"models/large.sql": model}, bootstrap_servers=kafka.bootstrap_servers, **standalone.profile)
+    assert project.succeed("run").response("large")["inserted"] == 100_000
+    assert not list(project.folder.rglob("*__snapshot*"))
+
+
 def writing_executor(spark: StandaloneSpark, kafka: Cluster) -> int:
     """The process id of an executor whose Python worker is connected to the broker."""
     found: list[int] = []

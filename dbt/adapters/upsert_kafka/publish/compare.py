@@ -186,7 +186,7 @@ def save_snapshot(spark: SparkSession, comparison: Comparison, log: Log | None, 
     changes, next_snapshot = comparison.changes, comparison.next_snapshot
     if log is None or next_snapshot is None or not request.places_by_default:
         return
-    if not changes.makes_equal or changes.keys_after < snapshots.FEWEST_ROWS:
+    if not changes.makes_equal or changes.keys_after < snapshots.FEWEST_ROWS or not snapshots.can_be_stored(spark):
         return
     metadata = snapshots.Metadata(
         topic=snapshots.fingerprint(replace(topic, first=log.first, end=log.end)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -128,6 +129,22 @@ class Snapshot:
 def is_worth_it(topic: Topic) -> bool:
     """Whether the topic is large enough for a snapshot."""
     return sum(topic.end.values()) - sum(topic.first.values()) >= FEWEST_ROWS
+
+
+def can_be_stored(spark: SparkSession) -> bool:
+    """Whether all executors and later runs reach the warehouse, in which a snapshot's files are."""
+    return _is_reachable(str(spark.conf.get("spark.master")), str(spark.conf.get("spark.sql.warehouse.dir")))
+
+
+def _is_reachable(master: str, warehouse: str) -> bool:
+    """Executors on other machines would each write the files of a `file:` warehouse to a disk of their own.
+
+    >>> _is_reachable("local[*]", "file:/srv/warehouse"), _is_reachable("spark://host:7077", "file:/srv/warehouse")
+    (True, False)
+    >>> _is_reachable("yarn", "hdfs://namenode/warehouse"), _is_reachable("yarn", "spark-warehouse")
+    (True, False)
+    """
+    return master.startswith("local") or urlsplit(warehouse).scheme not in ("", "file")
 
 
 def load(
