@@ -40,9 +40,11 @@ PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 SHAREABLE = {"type", "schema", "bootstrap_servers", "threads", "topic_defaults", "master", "spark"}
 # Every project leaves a Hive client in the JVM.
 PROJECTS_PER_PROCESS = 15
-# Reads a command per line, runs it, and ends what dbt printed with a line of its own that has the exit code.
+# Reads a command per line, runs it, and ends what dbt printed with a line of its own that has the exit code. Each command has a
+# thread of its own, and so one in the JVM: Hive keeps the connection to the catalog of an earlier project in its thread.
 SERVER = """
 import json, os, sys
+from concurrent.futures import ThreadPoolExecutor
 from dbt.cli.main import dbtRunner
 from dbt.adapters.upsert_kafka.spark import session
 folder = os.getcwd()
@@ -55,7 +57,8 @@ for line in sys.stdin:
                 del sys.modules[name]
     folder = command["folder"]
     os.chdir(folder)
-    done = dbtRunner().invoke(command["arguments"])
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(dbtRunner().invoke, command["arguments"]).result()
     if done.exception:
         print(done.exception)
     print("\\n\\0", 0 if done.success else 2 if done.exception else 1, sep="", flush=True)
