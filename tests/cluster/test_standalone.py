@@ -40,6 +40,7 @@ def test_topics_equal_their_selects(standalone: StandaloneSpark, kafka: Cluster,
     shop.run_two_days(dbt_project(shop.FILES, bootstrap_servers=kafka.bootstrap_servers, **standalone.profile))
 
 
+@pytest.mark.nightly
 def test_executor_killed_in_a_transaction_leaves_all_records_or_none(
     standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project], topic_name: str
 ) -> None:

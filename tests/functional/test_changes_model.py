@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from tests.property_tests import NIGHTLY
 from tests.tables import Table, json_key, json_value
 
 COLUMNS = "id int, name string, gone boolean"
@@ -73,7 +74,12 @@ def new_table(spark: SparkSession, broker: str, topic_name: str, schema_name: st
     return lambda: Table(spark, broker, f"{topic_name}-{next(number)}", schema_name)
 
 
-@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40 if NIGHTLY else 5,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(steps=st.lists(STEPS, min_size=2, max_size=5))
 def test_random_runs_make_topic_equal_to_table_with_fewest_messages(new_table: Any, steps: list[Step]) -> None:
     run_and_check(new_table(), steps)

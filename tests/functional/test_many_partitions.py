@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 
@@ -10,6 +11,7 @@ from tests.tables import Table, json_key, json_value
 PARTITIONS, ROWS = 1000, 3000
 
 
+@pytest.mark.nightly
 def test_topic_with_a_thousand_partitions_is_published(
     spark: SparkSession, broker: str, topic_name: str, schema_name: str
 ) -> None:

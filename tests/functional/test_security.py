@@ -101,6 +101,7 @@ def files_with(secret: str, folder: Path) -> Iterator[Path]:
             yield path
 
 
+@pytest.mark.nightly
 def test_scram_on_a_spark_cluster_leaves_no_secret(secured: SecuredCluster, tmp_path: Path, schema_name: str) -> None:
     secured.add_user("dbt", SECRET)
     allow_all(secured, "dbt", schema_name)

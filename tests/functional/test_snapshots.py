@@ -19,6 +19,7 @@ from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.publish import buckets, change_events, snapshots
 from dbt.adapters.upsert_kafka.sinks import Delivery
 from tests.functional.test_changes_model import STEPS, Step, run_and_check
+from tests.property_tests import NIGHTLY
 from tests.tables import Table, json_key, json_value
 
 ANN, BOB, CEM = (1, "ann"), (2, "bob"), (3, "cem")
@@ -243,7 +244,7 @@ def new_table(spark: SparkSession, broker: str, topic_name: str, schema_name: st
 
 
 @settings(
-    max_examples=6,
+    max_examples=40 if NIGHTLY else 4,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],

@@ -223,6 +223,7 @@ select id, '{{ is_incremental() }}' as slice from range(3)
         assert again.response("whole")["unchanged"] == 2, "full_refresh=false overrides the flag"
 
 
+@pytest.mark.nightly
 def test_large_topic_is_read_once_and_not_collected(dbt_project: MakeProject, broker: str, tmp_path: Path) -> None:
     keys = 200_000
     log = tmp_path / "events"

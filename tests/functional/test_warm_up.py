@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from dbt.adapters.upsert_kafka.java import cache_dir
 from tests.dbt_project import PACKAGE_ROOT
 
@@ -41,6 +43,7 @@ def python(environment: Mapping[str, str], folder: Path, *arguments: str) -> str
     return done.stderr
 
 
+@pytest.mark.nightly
 def test_warm_up_writes_an_archive_that_spark_uses_and_a_second_call_keeps(tmp_path: Path) -> None:
     environment = new_cache(tmp_path / "cache")
     warm_up = ("-m", "dbt.adapters.upsert_kafka.cli", "warm-up")
