@@ -25,6 +25,7 @@ from dbt.adapters.upsert_kafka.embedded.node import (
     LOOPBACK,
     Node,
     end,
+    formatted_as,
     free_ports,
     kafka_jars,
     new_cluster_id,
@@ -41,8 +42,9 @@ TEST_JVM_FLAGS = ("-XX:TieredStopAtLevel=4",)
 class Broker:
     """One server of a cluster."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, features: Mapping[str, int] | None = None) -> None:
         self.node = node
+        self._features = features or {}
         self._lock: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -55,10 +57,23 @@ class Broker:
 
     def launch(self) -> None:
         """Start without waiting, because a cluster answers only when most of its servers run."""
+        self._format()
         self.node.prepare()
         self._lock = open(self.node.users_lock, "a")  # noqa: SIM115
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         self._process = self.node.launch()
+
+    def _format(self) -> None:
+        """Format the storage with feature versions other than the defaults."""
+        if not self._features or formatted_as(self.node.folder):
+            return
+        self.node.folder.mkdir(parents=True)
+        properties = "".join(f"{name}={value}\n" for name, value in self.node.server_properties().items())
+        (self.node.folder / "server.properties").write_text(properties)
+        features = [word for name, version in self._features.items() for word in ("--feature", f"{name}={version}")]
+        arguments = ("format", "-t", self.node.cluster_id, "-c", "server.properties", *features)
+        subprocess.run(self.node.command("kafka.tools.StorageTool", *arguments), cwd=self.node.folder, check=True)
+        (self.node.folder / "formatted").write_text(self.node.cluster_id)
 
     def wait(self) -> None:
         assert self._process is not None
@@ -124,6 +139,7 @@ class Cluster(Service):
         properties: properties of all servers, which override the defaults.
         version: version of Apache Kafka.
         secured: additional listeners by security protocol; `ports` has the ports of the first server.
+        features: versions of features with which the storage is formatted, such as `transaction.version`.
     """
 
     def __init__(
@@ -133,6 +149,7 @@ class Cluster(Service):
         version: str = KAFKA_VERSION,
         secured: Sequence[str] = (),
         jvm_flags: tuple[str, ...] = (),
+        features: Mapping[str, int] | None = None,
     ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="upsert-kafka-test-"))
         ports = free_ports((2 + len(secured)) * brokers)
@@ -152,7 +169,8 @@ class Cluster(Service):
                     self._folder / str(i), jars, java, cluster_id, port, controller, i, voters,
                     {**replication, **(properties or {})}, (*TEST_JVM_FLAGS, *jvm_flags),
                     {protocol: others.pop() for protocol in secured},
-                )
+                ),
+                features,
             )
             for i, (port, controller) in enumerate(zip(listeners, controllers, strict=True), 1)
         ]  # fmt: skip

@@ -55,6 +55,18 @@ class DeliveryError(UpsertKafkaError):
     """Writing failed; the message says what the topic contains now and what the next run repairs."""
 
 
+class TopicMovedError(DeliveryError):
+    """The topic or its state record is not as the run compared with it. Nothing was written, so the run may compare again.
+
+    Args:
+        happened: what changed, in words that fit between the topic's name and "during each of 3 comparisons".
+    """
+
+    def __init__(self, topic: str, happened: str) -> None:
+        super().__init__(f"Topic '{topic}' {happened}. Nothing was written.")
+        self.happened = happened
+
+
 class EmbeddedBrokerError(UpsertKafkaError):
     """The embedded broker could not be downloaded, started or found."""
 

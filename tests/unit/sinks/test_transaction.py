@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Self, cast
 
@@ -9,15 +10,16 @@ import pytest
 from kafka import errors
 from pyspark.errors import PySparkException
 
-from dbt.adapters.upsert_kafka.errors import DeliveryError
+from dbt.adapters.upsert_kafka.errors import DeliveryError, TopicMovedError
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
-from dbt.adapters.upsert_kafka.sinks import Delivery, Target, transaction
+from dbt.adapters.upsert_kafka.sinks import Delivery, Target, TransactionPlan, transaction
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 from dbt.adapters.upsert_kafka.sinks.transaction import ATTEMPTS, TransactionSink, WriteError
 
 LOST = PySparkException("Job aborted\nPython worker exited unexpectedly (crashed)")
 TOO_LARGE = PySparkException("kafka.errors.MessageSizeTooLargeError: [Error 10]")
 FENCED = PySparkException("kafka.errors.InvalidProducerEpochError: [Error 47]")
+NOT_VERIFIED = PySparkException("kafka.errors.InvalidTxnStateError: [Error 48]")
 REPORT = SimpleNamespace(partition=0, records=2, bytes=90, first_offset=5, last_offset=6)
 
 
@@ -29,8 +31,10 @@ class Broker:
         self.open_error: Exception | None = None
         self.write: list[BaseException] = []
         """Errors of the first writes; later writes succeed."""
-        self.abort: Exception | None = None
+        self.check_error: Exception | None = None
+        self.abort_error: Exception | None = None
         self.commit_error: Exception | None = None
+        self.epoch = 0
         self.steps: list[str] = []
 
     def client(self, *_: object) -> Self:
@@ -43,17 +47,32 @@ class Broker:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def open(self, transactional_id: str, timeout_ms: int, current: Producer | None = None) -> Producer:
-        self.steps.append("abort" if current else "open")
-        _raise(self.abort if current else self.open_error)
-        return Producer(transactional_id, 1, len(self.steps))
+    def open(self, transactional_id: str, timeout_ms: int) -> Producer:
+        self.steps.append("open")
+        _raise(self.open_error)
+        return self.next_producer()
+
+    def abort(self, producer: Producer, timeout_ms: int) -> Producer:
+        self.steps.append("abort")
+        assert producer.epoch == self.epoch, "the abort must have the producer's own epoch"
+        _raise(self.abort_error)
+        return self.next_producer()
+
+    def next_producer(self) -> Producer:
+        self.epoch += 1
+        return Producer("dbt.orders", 1, self.epoch)
+
+    def check(self) -> None:
+        self.steps.append("check")
+        _raise(self.check_error)
 
     def commit(self, producer: Producer) -> None:
         self.steps.append("commit")
         _raise(self.commit_error)
 
-    def written(self, *_: object) -> list[Any]:
+    def written(self, batches: object, producer: Producer) -> list[Any]:
         self.steps.append("write")
+        assert producer.epoch == self.epoch, "only the latest epoch may write"
         _raise(self.write.pop(0) if self.write else None)
         return [REPORT]
 
@@ -74,8 +93,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     return broker
 
 
-def deliver() -> Delivery:
-    target = Target("orders", 4, KafkaSettings("b:9092", {}), cast(Any, None), "dbt.orders")
+def deliver(check: Callable[[], None] | None = None) -> Delivery:
+    target = Target("orders", 4, KafkaSettings("b:9092", {}), cast(Any, None), "dbt.orders", TransactionPlan(check))
     return TransactionSink().deliver(cast(Any, "records"), target)
 
 
@@ -106,12 +125,40 @@ def test_delivery_succeeds_if_another_transaction_delays_visibility(broker: Brok
 def test_write_is_aborted_and_repeated_after_a_lost_task(broker: Broker) -> None:
     broker.write = [LOST]
     assert deliver().records == 2
-    assert broker.steps == ["open", "write", "abort", "open", "write", "commit"]
+    # The second write has the epoch of the abort. Another "open" would fence a run that came between.
+    assert broker.steps == ["open", "write", "abort", "write", "commit"]
 
 
-def test_write_is_repeated_after_a_lost_task_even_if_the_abort_failed(broker: Broker) -> None:
-    broker.write, broker.abort = [LOST], errors.KafkaTimeoutError()
+def test_write_that_the_broker_calls_ended_is_repeated_if_the_transaction_could_be_aborted(broker: Broker) -> None:
+    broker.write = [NOT_VERIFIED]
     assert deliver().records == 2
+    assert broker.steps == ["open", "write", "abort", "write", "commit"]
+
+
+def test_write_is_not_repeated_if_the_abort_failed(broker: Broker) -> None:
+    broker.write, broker.abort_error = [LOST], errors.KafkaTimeoutError()
+    assert "its transaction could not be aborted now" in failure()
+    assert broker.steps == ["open", "write", "abort"]
+
+
+def test_moved_topic_is_reported_before_the_first_write(broker: Broker) -> None:
+    broker.check_error = TopicMovedError("orders", "was published by another run")
+    with pytest.raises(TopicMovedError):
+        deliver(check=broker.check)
+    assert broker.steps == ["open", "check"]
+
+
+def test_unknown_end_offsets_are_reported_before_the_first_write(broker: Broker) -> None:
+    broker.check_error = errors.KafkaTimeoutError()
+    with pytest.raises(WriteError, match=r"did not answer in time. Nothing was written."):
+        deliver(check=broker.check)
+    assert broker.steps == ["open", "check"]
+
+
+def test_topic_is_checked_once_although_the_write_is_repeated(broker: Broker) -> None:
+    broker.write = [LOST]
+    deliver(check=broker.check)
+    assert broker.steps == ["open", "check", "write", "abort", "write", "commit"]
 
 
 def test_write_is_not_repeated_forever(broker: Broker) -> None:
@@ -120,11 +167,11 @@ def test_write_is_not_repeated_forever(broker: Broker) -> None:
         "Topic 'orders': Spark lost tasks in 3 writes, the last time with: Job aborted. "
         "Nothing of this run is visible to read_committed readers; the next run writes it."
     )
-    assert broker.steps == ["open", "write", "abort"] * ATTEMPTS
+    assert broker.steps == ["open", *["write", "abort"] * ATTEMPTS]
 
 
 def test_write_is_not_repeated_if_a_newer_run_has_taken_over(broker: Broker) -> None:
-    broker.write, broker.abort = [LOST], errors.ProducerFencedError()
+    broker.write, broker.abort_error = [LOST], errors.ProducerFencedError()
     assert "a newer run of the same model has taken over its transactional id" in failure()
     assert broker.steps == ["open", "write", "abort"]
 
@@ -137,7 +184,7 @@ def test_refused_write_is_aborted_and_not_repeated(broker: Broker) -> None:
 
 
 def test_transaction_that_could_not_be_aborted_is_reported(broker: Broker) -> None:
-    broker.write, broker.abort = [TOO_LARGE], errors.CoordinatorNotAvailableError()
+    broker.write, broker.abort_error = [TOO_LARGE], errors.CoordinatorNotAvailableError()
     message = failure()
     assert "a message is larger than allowed" in message
     assert "its transaction could not be aborted now: until the next run, or for at most 60 s" in message

@@ -47,6 +47,8 @@ class Topic:
     """What the user is authorized to do; None if the cluster does not report it."""
     id: str = ""
     """Kafka's topic id: a topic that was deleted and created again has another."""
+    written: Mapping[int, int] = field(default_factory=dict)
+    """The high watermarks, which include open transactions, as they were before `end`; empty if nobody asked for them."""
 
     @property
     def is_empty(self) -> bool:
@@ -259,6 +261,14 @@ def moved(admin: KafkaAdminClient, topic: Topic) -> list[str]:
         "and the last write of a key wins. Run again when it has finished."
     )
     return [warning]
+
+
+def moved_partitions(admin: KafkaAdminClient, topic: Topic) -> list[int]:
+    """The partitions whose high watermark is not the one in `topic`."""
+    if not topic.written:
+        return []
+    now = ends(admin, topic.name, topic.written, READ_UNCOMMITTED)
+    return sorted(p for p, offset in topic.written.items() if now[p] != offset)
 
 
 def statistics(admin: KafkaAdminClient, name: str) -> Statistics | None:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish.request import Request
-from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, StateWrite, Target, partitioners
+from dbt.adapters.upsert_kafka.sinks import NO_PLAN, Delivery, Sink, Target, TransactionPlan, partitioners
 from dbt.adapters.upsert_kafka.sinks import spark as spark_sink
 from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
@@ -58,13 +58,13 @@ def deliver(
     topic: Topic,
     admin: KafkaAdminClient,
     request: Request,
-    state: StateWrite | None = None,
+    plan: TransactionPlan = NO_PLAN,
 ) -> Delivery:
     """Write the records.
 
     Args:
         messages: how many records there are; Spark's sink does not count them.
-        state: the state record, which a transaction contains too.
+        plan: what a transaction checks and contains besides the records.
     """
     options = request.options
     sink: Sink
@@ -72,11 +72,11 @@ def deliver(
         sink = _transaction_sink(options.sink_parallelism)
     else:
         sink = SparkSink("none" if options.sink_delivery_guarantee == "none" else "at-least-once", options.sink_parallelism)
-    return replace(sink.deliver(placed, _target(admin, topic, request, state)), records=messages)
+    return replace(sink.deliver(placed, _target(admin, topic, request, plan)), records=messages)
 
 
-def _target(admin: KafkaAdminClient, topic: Topic, request: Request, state: StateWrite | None = None) -> Target:
-    return Target(topic.name, topic.partitions, request.kafka, admin, request.transactional_id, state, topic.id)
+def _target(admin: KafkaAdminClient, topic: Topic, request: Request, plan: TransactionPlan = NO_PLAN) -> Target:
+    return Target(topic.name, topic.partitions, request.kafka, admin, request.transactional_id, plan, topic.id)
 
 
 def _transaction_sink(parallelism: int | None = None) -> TransactionSink:

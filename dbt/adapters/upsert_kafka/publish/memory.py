@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
 
-from dbt.adapters.upsert_kafka.errors import StateError
+from dbt.adapters.upsert_kafka.errors import StateError, TopicMovedError
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish.request import Request
-from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite
+from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, TransactionPlan
 from dbt.adapters.upsert_kafka.state import ownership
 from dbt.adapters.upsert_kafka.state.record import Layout, Log, Published, StateRecord, now_text
 from dbt.adapters.upsert_kafka.state.store import Access, StateSettings, StateStore, store_of
@@ -85,20 +85,44 @@ class Memory:
         self.store.put(claim)
         return replace(self, access=access, record=claim, trusted=Trusted(claim.owner, claim.run, claim.created))
 
-    def in_transaction(self, result: Result) -> StateWrite | None:
-        """The closing record of an exactly-once run, which is written in the same transaction as the data; None for other runs.
+    def in_transaction(self, result: Result) -> TransactionPlan:
+        """What the transaction of an exactly-once run checks before its first record, and the closing record that it contains.
 
         Args:
             result: without the delivery, which is not complete yet.
         """
-        if not self.remembers or not self.request.transactional_id:
-            return None
 
         def message(delivery: Delivery) -> tuple[bytes, bytes]:
             record = self._closing(result, confirmed_log(self.admin, replace(result, delivery=delivery)))
             return record.topic.encode(), record.encode()
 
-        return StateWrite(self.store.topic, message)
+        state = StateWrite(self.store.topic, message) if self.remembers else None
+        return TransactionPlan(lambda: self.check_unmoved(result.topic), state)
+
+    def check_unmoved(self, topic: Topic) -> None:
+        """Check that nobody has published to the topic or claimed it since this run read it.
+
+        The high watermark counts: it moves with every record, also of a transaction that is open or aborted.
+
+        Args:
+            topic: as this run compared with it. Without `written` the run does not depend on what the topic contains.
+
+        Raises:
+            TopicMovedError: with the other run, if its state record shows which one it is.
+        """
+        depends = bool(topic.written)
+        newest = self.store.get(self.admin, topic.name) if self._is_readable else None
+        if newest is None and self._is_readable and self.record is not None:
+            raise TopicMovedError(topic.name, "lost its state record")
+        is_other = newest is not None and (self.record is None or newest.encode() != self.record.encode())
+        if newest is not None and is_other and (depends or newest.owner != self.request.owner):
+            raise TopicMovedError(topic.name, f"was published or claimed by another run ({newest.run})")
+        if moved := topics.moved_partitions(self.admin, topic):
+            raise TopicMovedError(topic.name, f"was written to by another producer (partitions {', '.join(map(str, moved))})")
+
+    @property
+    def _is_readable(self) -> bool:
+        return self.access in (Access.FULL, Access.READ_ONLY)
 
     def close(self, result: Result) -> Log | None:
         """Write the closing record, unless the transaction contained it.

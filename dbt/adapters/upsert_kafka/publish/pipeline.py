@@ -15,11 +15,11 @@ from kafka import KafkaAdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.catalog import views
-from dbt.adapters.upsert_kafka.errors import GuardError
+from dbt.adapters.upsert_kafka.errors import GuardError, TopicMovedError
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import topics
-from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.kafka_client.topics import READ_UNCOMMITTED, Topic
 from dbt.adapters.upsert_kafka.publish import (
     change_events,
     compare,
@@ -43,8 +43,10 @@ from dbt.adapters.upsert_kafka.spark.checkpoint import release_checkpoints
 logger = AdapterLogger("upsert_kafka")
 
 
+ANOTHER_TOPIC = "was created, deleted or got partitions"
 COMPARISONS = 3
-"""How often a run compares, if the topic is created, deleted or gets partitions while the run computes."""
+"""How often a run compares, if the topic is created, deleted or gets partitions while the run computes, or if another run
+publishes to it before an exactly-once run has opened its transaction."""
 
 
 @release_checkpoints()
@@ -64,12 +66,14 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
         return Publication(_message="checked, nothing published", topic=request.topic)
     with request.kafka.admin() as admin:
         for _ in range(COMPARISONS):
-            if (publication := _publish_once(admin, run)) is not None:
-                return publication
-            logger.debug(f"model {request.model}: topic '{request.topic}' changed during the comparison, comparing again")
+            try:
+                return _publish_once(admin, run)
+            except TopicMovedError as error:
+                happened = error.happened
+                logger.debug(f"model {request.model}: topic '{request.topic}' {happened}, comparing again")
     raise GuardError(
-        f"model {request.model}: topic '{request.topic}' was created, deleted or got partitions during each of {COMPARISONS} "
-        "comparisons. Nothing was written by this run. Run again when the topic stays as it is."
+        f"model {request.model}: topic '{request.topic}' {happened} during each of {COMPARISONS} comparisons. "
+        "Nothing was written by this run. Run again when the topic stays as it is."
     )
 
 
@@ -86,8 +90,12 @@ class Run:
     request: Request
 
 
-def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication | None:
-    """Compare once and write; None if the topic that was compared is not the topic any more."""
+def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
+    """Compare once and write.
+
+    Raises:
+        TopicMovedError: the topic is not as it was compared. Nothing was written.
+    """
     spark, layout, request = run.spark, run.layout, run.request
     topic = _existing_topic(admin, request)
     memory = recall(admin, topic, request)
@@ -110,8 +118,6 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication | None:
 
     is_created = topic is None
     topic = _topic_to_write(admin, topic, request)
-    if topic is None:
-        return None
     memory = memory.claim(topic, is_created)
     for warning in warnings:
         logger.warning(warning)
@@ -143,24 +149,32 @@ def _existing_topic(admin: KafkaAdminClient, request: Request) -> Topic | None:
         topics.check_rights(topic, *_rights(request))
         if request.mode == "publish" and request.transactional_id:
             deliver.recover(admin, topic, request)
+            # Before the ends: what is written in between is then a difference, and the run compares again.
+            written = topics.ends(admin, topic.name, topic.end, READ_UNCOMMITTED)
             topic = topics.describe(admin, request.topic)
+            topic = topic and replace(topic, written=written)
     if topic is not None:
         _log_warnings(request, topics.differences(topic, request.topic_settings))
     return topic
 
 
-def _topic_to_write(admin: KafkaAdminClient, topic: Topic | None, request: Request) -> Topic | None:
-    """The topic to write to, created if there was none; None if it is not the topic that was compared with."""
+def _topic_to_write(admin: KafkaAdminClient, topic: Topic | None, request: Request) -> Topic:
+    """The topic to write to, created if there was none.
+
+    Raises:
+        TopicMovedError: it is not the topic that was compared with.
+    """
     if topic is None:
         topic, is_created = topics.create_unless_exists(admin, request.topic, request.topic_settings)
         topics.check_rights(topic, *_rights(request))
-        return topic if is_created else None
+        if not is_created:
+            raise TopicMovedError(request.topic, ANOTHER_TOPIC)
+        return replace(topic, written=dict.fromkeys(topic.end, 0)) if request.transactional_id else topic
     if topics.is_another(admin, topic):
-        return None
-    concurrent_writes = topics.moved(admin, topic)
-    if concurrent_writes and request.transactional_id:
-        raise GuardError(f"model {request.model}: {concurrent_writes[0]}. Nothing was written by this run.")
-    _log_warnings(request, concurrent_writes)
+        raise TopicMovedError(request.topic, ANOTHER_TOPIC)
+    if not request.transactional_id:
+        # A transaction checks this itself, when no other run can write any more.
+        _log_warnings(request, topics.moved(admin, topic))
     return topic
 
 

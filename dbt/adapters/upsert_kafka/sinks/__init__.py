@@ -33,6 +33,19 @@ class StateWrite:
 
 
 @dataclass(frozen=True)
+class TransactionPlan:
+    """What a transaction does besides writing the records."""
+
+    check: Callable[[], None] | None = None
+    """Called when no older run can write any more, and before the first record: raises TopicMovedError if the topic is not as the
+    run compared with it. None for a run that does not depend on what the topic contains."""
+    state: StateWrite | None = None
+
+
+NO_PLAN = TransactionPlan()
+
+
+@dataclass(frozen=True)
 class Target:
     """Where a sink writes."""
 
@@ -42,7 +55,7 @@ class Target:
     admin: KafkaAdminClient
     """The caller closes it after `deliver`."""
     transactional_id: str | None = None
-    state: StateWrite | None = None
+    plan: TransactionPlan = NO_PLAN
     """Only for a transaction."""
     topic_id: str = ""
     """Kafka's id of the topic, if known."""

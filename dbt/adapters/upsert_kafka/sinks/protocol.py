@@ -1,9 +1,9 @@
 """The producer's side of Kafka's transaction protocol, on top of kafka-python's connections.
 
-`Client` opens and commits transactions; `Writer` writes record batches in one. When `Writer.flush` returns, every batch is in its
-partition once and in order, whatever leader changes and restarts happened; otherwise it raises Kafka's error. No request needs a
-broker newer than Kafka 2.5. The module also runs in Spark's Python workers, where this package may not be installed: it imports
-only modules that are shipped with it.
+`Client` opens, commits and aborts transactions; `Writer` writes record batches in one. When `Writer.flush` returns, every batch
+is in its partition once and in order, whatever leader changes and restarts happened; otherwise it raises Kafka's error. No
+request needs a broker newer than Kafka 2.5. The module also runs in Spark's Python workers, where this package may not be
+installed: it imports only modules that are shipped with it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -74,22 +75,13 @@ class Client:
     def close(self) -> None:
         close_connections(self.manager, self.net)
 
-    def open(self, transactional_id: str, timeout_ms: int, current: Producer | None = None) -> Producer:
+    def open(self, transactional_id: str, timeout_ms: int) -> Producer:
         """Get a new epoch for the transactional id. This aborts its open transaction and fences every older epoch.
 
         Args:
             timeout_ms: of the transaction; the broker aborts it afterwards.
-            current: fail unless this is the latest epoch, so that no newer run is fenced.
         """
-        latest = {"producer_id": current.producer_id, "producer_epoch": current.epoch} if current else {}
-        answer = self._ask_coordinator(
-            transactional_id,
-            lambda: InitProducerIdRequest(
-                transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, max_version=3, **latest
-            ),
-            lambda answer: answer.error_code,
-        )
-        return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+        return self._init_producer_id(transactional_id, timeout_ms)
 
     def add_partitions(self, producer: Producer, topic: str, partitions: list[int]) -> None:
         """Add partitions to the transaction. The first ones start it."""
@@ -113,13 +105,52 @@ class Client:
 
     def commit(self, producer: Producer) -> None:
         """Commit the transaction. The request may be repeated after a lost answer: it has no further effect."""
+        self._end(producer, committed=True)
+
+    def abort(self, producer: Producer, timeout_ms: int) -> Producer:
+        """Abort the producer's transaction, if one is open, and get the next epoch, which fences tasks that still write.
+
+        A newer run's transaction stays open: brokers refuse EndTxn with an old epoch. InitProducerId would abort any open
+        transaction, whatever epoch it names. So it is sent only directly after an EndTxn that was not refused.
+
+        Raises:
+            ProducerFencedError, InvalidProducerEpochError, InvalidProducerIdMappingError: the producer was fenced.
+        """
+        retry = Retry(self)
+        while True:
+            # The error is the answer if no partition was added, so that there is nothing to abort.
+            with suppress(errors.InvalidTxnStateError):
+                self._end(producer, committed=False)
+            try:
+                return self._init_producer_id(producer.transactional_id, timeout_ms, producer)
+            except errors.ConcurrentTransactionsError as error:
+                retry.after(error)
+
+    def _init_producer_id(self, transactional_id: str, timeout_ms: int, latest: Producer | None = None) -> Producer:
+        """Get a new epoch.
+
+        Args:
+            latest: refuse unless this is the latest epoch, or a transaction is open. CONCURRENT_TRANSACTIONS is raised then.
+        """
+        names = {"producer_id": latest.producer_id, "producer_epoch": latest.epoch} if latest else {}
+        answer = self._ask_coordinator(
+            transactional_id,
+            lambda: InitProducerIdRequest(
+                transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, max_version=3, **names
+            ),
+            lambda answer: answer.error_code,
+            raises=(errors.ConcurrentTransactionsError,) if latest else (),
+        )
+        return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    def _end(self, producer: Producer, committed: bool) -> None:
         self._ask_coordinator(
             producer.transactional_id,
             lambda: EndTxnRequest(
                 transactional_id=producer.transactional_id,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
-                committed=True,
+                committed=committed,
                 max_version=1,
             ),
             lambda answer: answer.error_code,
@@ -131,12 +162,19 @@ class Client:
         while (left := until - time.monotonic()) > 0:
             self.net.poll(timeout_ms=left * 1000)
 
-    def _ask_coordinator(self, transactional_id: str, request: Callable[[], Any], code: Callable[[Any], int]) -> Any:
+    def _ask_coordinator(
+        self,
+        transactional_id: str,
+        request: Callable[[], Any],
+        code: Callable[[Any], int],
+        raises: tuple[type[errors.KafkaError], ...] = (),
+    ) -> Any:
         """Send a request to the coordinator of a transactional id, again after each retriable error.
 
         Args:
             request: makes the request.
             code: gets the error code from the answer.
+            raises: retriable errors after which the caller decides what to do.
         """
         retry = Retry(self)
         while True:
@@ -149,6 +187,8 @@ class Client:
             except errors.KafkaError as error:
                 if not isinstance(error, errors.ConcurrentTransactionsError):
                     self._coordinators.pop(transactional_id, None)
+                if isinstance(error, raises):
+                    raise
                 retry.after(error)
 
     def _find_coordinator(self, transactional_id: str) -> Any:

@@ -1,9 +1,9 @@
 """Delivery in one Kafka transaction: `exactly-once`. All records become visible to read_committed readers at once, or none.
 
-The steps, of which `TransactionSink.deliver` repeats the last three if Spark lost a task:
+The steps, of which `TransactionSink.deliver` repeats the last two, with the epoch that the abort got, if Spark lost a task:
 
     encode   Spark tasks turn the records into record batches, which Spark keeps
-    open     the driver gets a producer id and epoch for the transactional id
+    open     the driver gets a producer id and epoch for the transactional id, and checks that the topic is as it was compared
     write    Spark tasks write the batches, each task to partitions that no other task writes to
     commit   the driver ends the transaction; if the write failed, it aborts the transaction instead
 
@@ -48,6 +48,9 @@ VISIBLE_SECONDS = 30
 ARROW_ROWS, BATCHES_PER_ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch", 32
 NO_LONGER_OURS = (Cause.FENCED, Cause.TRANSACTION_ENDED)
 """The transaction is over, or belongs to a newer epoch of the transactional id. Nothing is left to abort."""
+REPEATED = (Cause.TASK_LOST, Cause.TRANSACTION_ENDED)
+"""The same batches may succeed in a new transaction. Brokers call a partition that they could not verify "transaction ended" too;
+if it really was, then the abort is refused and nothing is repeated."""
 
 # What readers may see after a failure.
 NOTHING_WRITTEN = "Nothing was written."
@@ -75,16 +78,19 @@ class WriteError(DeliveryError):
     Args:
         failure: what happened.
         readers: what readers of the topic may see now.
+        next_producer: for the next transaction, if this one was aborted.
     """
 
-    def __init__(self, topic: str, failure: Failure, readers: str) -> None:
+    def __init__(self, topic: str, failure: Failure, readers: str, next_producer: Producer | None = None) -> None:
         super().__init__(f"Topic '{topic}': {failure.reason}. {readers}")
         self.failure = failure
+        self.next_producer = next_producer
+        self._is_over = readers == NOTHING_WRITTEN or next_producer is not None
 
     @property
     def may_be_repeated(self) -> bool:
         """Whether the same batches may succeed in a new transaction."""
-        return self.failure.cause is Cause.TASK_LOST
+        return self.failure.cause in REPEATED and self._is_over
 
 
 class TransactionSink(Sink):
@@ -106,16 +112,17 @@ class TransactionSink(Sink):
     def deliver(self, records: DataFrame, target: Target) -> Delivery:
         transaction = self._transaction(target)
         batches: DataFrame | None = None
+        producer: Producer | None = None
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 if batches is None:
                     batches = transaction.encode(records)
-                return transaction.deliver(batches)
+                return transaction.deliver(batches, producer)
             except WriteError as error:
                 if not error.may_be_repeated:
                     raise
                 logger.debug(f"Topic '{target.topic}': write {attempt} of {ATTEMPTS} was aborted: {error.failure.reason}")
-                last = error.failure
+                last, producer = error.failure, error.next_producer
         raise DeliveryError(
             f"Topic '{target.topic}': Spark lost tasks in {ATTEMPTS} writes, the last time with: {last.reason}. {NOTHING_VISIBLE}"
         )
@@ -140,6 +147,8 @@ class _Abort:
 
     readers: str
     """What they may see now."""
+    next_producer: Producer | None = None
+    """Set if the transaction was aborted. No other run has used the transactional id since it was opened."""
     no_longer_ours: Failure | None = None
     """Set if a newer run has taken over the transactional id, or the broker has ended the transaction."""
 
@@ -171,11 +180,17 @@ class _Transaction:
         except SPARK_ERRORS as error:
             raise self._error(self._classify(error), NOTHING_WRITTEN) from None
 
-    def deliver(self, batches: DataFrame) -> Delivery:
-        """Open, write, and commit or abort."""
+    def deliver(self, batches: DataFrame, producer: Producer | None = None) -> Delivery:
+        """Open, write, and commit or abort.
+
+        Args:
+            producer: of an aborted transaction of this delivery. No other run has written since then, or this one is fenced.
+        """
         self._opened_at = time.monotonic()
         with self.client() as client:
-            producer = self.open(client)
+            if producer is None:
+                producer = self.open(client)
+                self._check()
             try:
                 reports = self._write(batches, producer)
                 delivery = self._delivery(reports)
@@ -184,7 +199,7 @@ class _Transaction:
             except BaseException as error:
                 # Also for Ctrl-C: an open transaction blocks the topic's readers until it times out.
                 abort = self._abort(producer)
-                if not isinstance(error, SPARK_ERRORS):
+                if not isinstance(error, (*SPARK_ERRORS, KafkaError)):
                     raise
                 raise self._write_error(error, abort) from None
             if reports:
@@ -204,27 +219,34 @@ class _Transaction:
 
     def _write_state(self, client: Client, producer: Producer, delivery: Delivery) -> None:
         """Write the topic's state record in the same transaction, last: other runs wait for it only until the commit."""
-        if (state := self._target.state) is None:
+        if (state := self._target.plan.state) is None:
             return
         key, value = state.message(delivery)
         batch = Encoder("none").encode(int(time.time() * 1000), pa.array([key]), pa.array([value]), None)
-        try:
-            writer = Writer(client, producer, state.topic)
-            writer.add_partitions([STATE_PARTITION])
-            writer.write(STATE_PARTITION, 1, stamp(batch, producer, writer.next_sequence(STATE_PARTITION)))
-            writer.flush()
-        except KafkaError as error:
-            raise self._error(self._classify(error), NOTHING_VISIBLE) from None
+        writer = Writer(client, producer, state.topic)
+        writer.add_partitions([STATE_PARTITION])
+        writer.write(STATE_PARTITION, 1, stamp(batch, producer, writer.next_sequence(STATE_PARTITION)))
+        writer.flush()
 
     def client(self) -> Client:
+        state = self._target.plan.state
         try:
-            return Client(self._arguments, self._timeout, self._target.state.topic if self._target.state else None)
+            return Client(self._arguments, self._timeout, state.topic if state else None)
         except KafkaError as error:
             raise self._error(self._classify(error), NOTHING_WRITTEN) from None
 
     def open(self, client: Client) -> Producer:
         try:
             return client.open(self._id, self._limits.timeout_ms)
+        except KafkaError as error:
+            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
+
+    def _check(self) -> None:
+        """Check that the topic is as the run compared with it, now that older runs are fenced and a newer one fences this."""
+        if self._target.plan.check is None:
+            return
+        try:
+            self._target.plan.check()
         except KafkaError as error:
             raise self._error(self._classify(error), NOTHING_WRITTEN) from None
 
@@ -237,24 +259,23 @@ class _Transaction:
             return by_task.mapInArrow(task.writer(assignment), task.REPORT).collect()
 
     def _abort(self, producer: Producer) -> _Abort:
-        """Get a new epoch, which aborts the transaction and fences tasks that still write."""
+        """Abort the transaction and fence tasks that still write."""
         try:
             # A new client: an interrupt may have left the other one with half an answer.
             with self.client() as client:
-                client.open(self._id, self._limits.timeout_ms, current=producer)
+                return _Abort(NOTHING_VISIBLE, client.abort(producer, self._limits.timeout_ms))
         except (KafkaError, UpsertKafkaError) as error:
             failure = self._classify(error)
             if failure.cause in NO_LONGER_OURS:
                 return _Abort(NOTHING_VISIBLE, no_longer_ours=failure)
             return _Abort(NOT_ABORTED.format(self._limits.timeout_ms // 1000))
-        return _Abort(NOTHING_VISIBLE)
 
     def _write_error(self, error: BaseException, abort: _Abort) -> WriteError:
         failure = self._classify(error)
-        if failure.cause is Cause.TASK_LOST and abort.no_longer_ours is not None:
+        if failure.cause in REPEATED and abort.no_longer_ours is not None:
             # Not to be repeated: that would fence the newer run.
             failure = abort.no_longer_ours
-        return self._error(failure, abort.readers)
+        return WriteError(self._target.topic, failure, abort.readers, abort.next_producer)
 
     def _commit(self, client: Client, producer: Producer) -> None:
         try:
