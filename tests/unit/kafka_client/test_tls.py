@@ -43,7 +43,7 @@ def is_token_provider(provider: TokenProvider) -> bool:
 def test_works_where_this_package_is_not_installed(
     tmp_path: Path, function: Callable[[Any], object], argument: object, result: str
 ) -> None:
-    assert transaction.ATTEMPTS  # importing the module registers tls, oauth and internals to be pickled by value
+    assert transaction.DEFAULTS  # importing the module registers tls, oauth and internals to be pickled by value
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     try:
         (tmp_path / "call").write_bytes(cloudpickle.dumps((function, argument)))

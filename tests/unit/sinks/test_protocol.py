@@ -26,7 +26,7 @@ class Broker:
     def __init__(self, *answers: int | Exception) -> None:
         self.net = self.manager = self.cluster = self
         self.config = {"request_timeout_ms": 1000}
-        self.timeout = 30.0
+        self.timeout, self.now = 30.0, protocol.Network().now
         self.answers = deque(answers)
         self.leaders: deque[int | None] = deque()
         self.sent: list[bytes] = []

@@ -46,7 +46,7 @@ def test_zip_importers_are_removed_from_the_import_cache(tmp_path: Path, monkeyp
 
 
 def test_functions_run_without_this_package(tmp_path: Path) -> None:
-    assert transaction.ATTEMPTS  # its import registers the modules for pickling by value
+    assert transaction.DEFAULTS  # its import registers the modules for pickling by value
     file = tmp_path / "function"
     file.write_bytes(cloudpickle.dumps([encoder(3, 1000, "lz4"), writer(ASSIGNMENT)]))
     # -I ignores PYTHONPATH and the current folder.

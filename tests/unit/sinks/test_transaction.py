@@ -14,7 +14,8 @@ from dbt.adapters.upsert_kafka.errors import DeliveryError, TopicMovedError
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.sinks import Delivery, Target, TransactionPlan, transaction
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
-from dbt.adapters.upsert_kafka.sinks.transaction import ATTEMPTS, TransactionSink, WriteError
+from dbt.adapters.upsert_kafka.sinks.steps import ATTEMPTS, WriteError
+from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
 
 LOST = PySparkException("Job aborted\nPython worker exited unexpectedly (crashed)")
 TOO_LARGE = PySparkException("kafka.errors.MessageSizeTooLargeError: [Error 10]")
@@ -70,7 +71,7 @@ class Broker:
         self.steps.append("commit")
         _raise(self.commit_error)
 
-    def written(self, batches: object, producer: Producer) -> list[Any]:
+    def written(self, producer: Producer) -> list[Any]:
         self.steps.append("write")
         assert producer.epoch == self.epoch, "only the latest epoch may write"
         _raise(self.write.pop(0) if self.write else None)
@@ -88,7 +89,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(transaction, "Client", broker.client)
     monkeypatch.setattr(transaction, "_limits", lambda _: transaction._Limits(1000, 60_000))
     monkeypatch.setattr(transaction._Transaction, "encode", lambda *_: "batches")
-    monkeypatch.setattr(transaction._Transaction, "_write", broker.written)
+    monkeypatch.setattr(transaction._Transaction, "write", broker.written)
     monkeypatch.setattr(transaction.topics, "ends", lambda *_: {0: 8})
     return broker
 

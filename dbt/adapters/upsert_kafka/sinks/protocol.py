@@ -40,6 +40,18 @@ UNKNOWN_TOPIC_SECONDS = 15.0
 MAX_SEQUENCE = (1 << 31) - 1
 
 
+class Network:
+    """Real connections and the real time."""
+
+    def connect(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
+        """The event loop and the connections of one client."""
+        return open_connections(arguments)
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+
 class Client:
     """Connections to one cluster. They make progress only while a method is running, in the caller's thread.
 
@@ -47,15 +59,20 @@ class Client:
         arguments: kafka-python's client arguments.
         timeout: seconds for which a request is repeated after retriable errors.
         topic: the topic to write to, so that the first metadata request already asks for its leaders.
+        network: opens the connections and tells the time; tests simulate both.
     """
 
-    def __init__(self, arguments: Mapping[str, Any], timeout: float, topic: str | None = None) -> None:
+    def __init__(
+        self, arguments: Mapping[str, Any], timeout: float, topic: str | None = None, network: Network | None = None
+    ) -> None:
         # Errors are raised. kafka-python would also log each of them, into the worker's stderr.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         # `Writer` limits the requests in flight by partition, so they are not limited by connection.
         settings = {**arguments, "max_in_flight_requests_per_connection": 1000}
         self.timeout = timeout
-        self.net, self.manager = open_connections(settings)
+        network = network or Network()
+        self.now = network.now
+        self.net, self.manager = network.connect(settings)
         self.manager.cluster.config["allow_auto_create_topics"] = False
         if topic is not None:
             self.manager.cluster.add_topic(topic)
@@ -158,8 +175,8 @@ class Client:
 
     def pause(self, seconds: float) -> None:
         """Wait, while the connections make progress."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+        until = self.now() + seconds
+        while (left := until - self.now()) > 0:
             self.net.poll(timeout_ms=left * 1000)
 
     def _ask_coordinator(
@@ -217,7 +234,7 @@ class Retry:
         """Wait before the request is repeated. Raise the error if it is not retriable, or if the time is up."""
         if not is_retriable(error):
             raise error
-        now = time.monotonic()
+        now = self._client.now()
         self._started = self._started or now
         timeout = UNKNOWN_TOPIC_SECONDS if isinstance(error, errors.UnknownTopicOrPartitionError) else self._client.timeout
         if now - self._started > timeout:

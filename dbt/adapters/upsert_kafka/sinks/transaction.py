@@ -1,21 +1,22 @@
 """Delivery in one Kafka transaction: `exactly-once`. All records become visible to read_committed readers at once, or none.
 
-The steps, of which `TransactionSink.deliver` repeats the last two, with the epoch that the abort got, if Spark lost a task:
+The steps, of which `steps` repeats the last two, with the epoch that the abort got, if Spark lost a task:
 
     encode   Spark tasks turn the records into record batches, which Spark keeps
     open     the driver gets a producer id and epoch for the transactional id, and checks that the topic is as it was compared
     write    Spark tasks write the batches, each task to partitions that no other task writes to
     commit   the driver ends the transaction; if the write failed, it aborts the transaction instead
 
-No record passes through the driver. The protocol is left to `protocol`, the work of the Spark tasks to `task`.
+No record passes through the driver. This module is Spark's part of it. The order of the steps and what happens after failures are
+left to `steps`, the protocol to `protocol`, the work of the Spark tasks to `task`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 from dbt.adapters.events.logging import AdapterLogger
@@ -25,13 +26,14 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError, lacks
+from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import brokers, internals, oauth, tls, topics
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, murmur2, protocol, record_batch, task
 from dbt.adapters.upsert_kafka.sinks.protocol import Client, Writer
 from dbt.adapters.upsert_kafka.sinks.record_batch import HEADER_BYTES, MAX_RECORD_OVERHEAD, Encoder, Producer, stamp
+from dbt.adapters.upsert_kafka.sinks.steps import NOTHING_WRITTEN, Report, Steps
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
-from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS, Cause, Failure, classify
+from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -42,55 +44,15 @@ DEFAULTS = {
     # Kafka's default of transaction.max.timeout.ms. The broker aborts a write that takes longer.
     "transaction.timeout.ms": "900000",
 }
-ATTEMPTS = 3
 STATE_PARTITION = 0
 VISIBLE_SECONDS = 30
 ARROW_ROWS, BATCHES_PER_ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch", 32
-NO_LONGER_OURS = (Cause.FENCED, Cause.TRANSACTION_ENDED)
-"""The transaction is over, or belongs to a newer epoch of the transactional id. Nothing is left to abort."""
-REPEATED = (Cause.TASK_LOST, Cause.TRANSACTION_ENDED)
-"""The same batches may succeed in a new transaction. Brokers call a partition that they could not verify "transaction ended" too;
-if it really was, then the abort is refused and nothing is repeated."""
-
-# What readers may see after a failure.
-NOTHING_WRITTEN = "Nothing was written."
-NOTHING_VISIBLE = "Nothing of this run is visible to read_committed readers; the next run writes it."
-NOT_ABORTED = (
-    "Nothing of this run will be visible to read_committed readers, but its transaction could not be aborted now: "
-    "until the next run, or for at most {} s, they do not see what others write after it."
-)
-COMMIT_REFUSED = "Nothing of this run is visible, unless the answer to its commit was lost."
-COMMIT_NOT_CONFIRMED = (
-    "The commit was not confirmed: either all of this run is visible or nothing; the next run compares and completes it."
-)
-
 _task_keys: dict[int, list[int]] = {}
 """By the number of tasks: for each task a number that Spark's hash partitioning sends to it."""
 
 # A cluster's workers need not have this package.
 for module in (murmur2, record_batch, protocol, task, internals, tls, oauth):
     cloudpickle.register_pickle_by_value(module)
-
-
-class WriteError(DeliveryError):
-    """A transaction was not committed.
-
-    Args:
-        failure: what happened.
-        readers: what readers of the topic may see now.
-        next_producer: for the next transaction, if this one was aborted.
-    """
-
-    def __init__(self, topic: str, failure: Failure, readers: str, next_producer: Producer | None = None) -> None:
-        super().__init__(f"Topic '{topic}': {failure.reason}. {readers}")
-        self.failure = failure
-        self.next_producer = next_producer
-        self._is_over = readers == NOTHING_WRITTEN or next_producer is not None
-
-    @property
-    def may_be_repeated(self) -> bool:
-        """Whether the same batches may succeed in a new transaction."""
-        return self.failure.cause in REPEATED and self._is_over
 
 
 class TransactionSink(Sink):
@@ -105,32 +67,15 @@ class TransactionSink(Sink):
 
     def recover(self, target: Target) -> None:
         """Abort the transaction that a killed run left open; until then read_committed readers see nothing that came after it."""
-        transaction = self._transaction(target)
-        with transaction.client() as client:
-            transaction.open(client)
+        self._transaction(target).recover()
 
     def deliver(self, records: DataFrame, target: Target) -> Delivery:
-        transaction = self._transaction(target)
-        batches: DataFrame | None = None
-        producer: Producer | None = None
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                if batches is None:
-                    batches = transaction.encode(records)
-                return transaction.deliver(batches, producer)
-            except WriteError as error:
-                if not error.may_be_repeated:
-                    raise
-                logger.debug(f"Topic '{target.topic}': write {attempt} of {ATTEMPTS} was aborted: {error.failure.reason}")
-                last, producer = error.failure, error.next_producer
-        raise DeliveryError(
-            f"Topic '{target.topic}': Spark lost tasks in {ATTEMPTS} writes, the last time with: {last.reason}. {NOTHING_VISIBLE}"
-        )
+        return self._transaction(target, records).deliver()
 
-    def _transaction(self, target: Target) -> _Transaction:
+    def _transaction(self, target: Target, records: DataFrame | None = None) -> _Transaction:
         if target.transactional_id is None:
             raise ValueError("a transaction needs a transactional id")
-        return _Transaction(target, target.transactional_id, _limits(target), self._parallelism)
+        return _Transaction(target, target.transactional_id, _limits(target), self._parallelism, records)
 
 
 @dataclass(frozen=True)
@@ -141,29 +86,32 @@ class _Limits:
     timeout_ms: int
 
 
-@dataclass(frozen=True)
-class _Abort:
-    """How an abort ended."""
+class _Transaction(Steps):
+    """The steps of one delivery, with Spark tasks that write.
 
-    readers: str
-    """What they may see now."""
-    next_producer: Producer | None = None
-    """Set if the transaction was aborted. No other run has used the transactional id since it was opened."""
-    no_longer_ours: Failure | None = None
-    """Set if a newer run has taken over the transactional id, or the broker has ended the transaction."""
+    Args:
+        records: to deliver; None if the transaction is only recovered.
+    """
 
-
-class _Transaction:
-    """The steps of one delivery. Each step raises WriteError if it fails."""
-
-    def __init__(self, target: Target, transactional_id: str, limits: _Limits, parallelism: int | None) -> None:
-        self._target = target
-        self._id = transactional_id
+    def __init__(
+        self, target: Target, transactional_id: str, limits: _Limits, parallelism: int | None, records: DataFrame | None = None
+    ) -> None:
+        super().__init__(target, transactional_id, limits.timeout_ms)
         self._limits = limits
         self._parallelism = parallelism
         self._arguments = target.kafka.python_client()
         self._timeout = int(_property(target, "delivery.timeout.ms")) / 1000
-        self._opened_at = time.monotonic()
+        self._records = records
+        self._batches: DataFrame | None = None
+
+    def connect(self) -> Client:
+        state = self._target.plan.state
+        return Client(self._arguments, self._timeout, state.topic if state else None)
+
+    def prepare(self) -> None:
+        assert self._records is not None
+        if self._batches is None:
+            self._batches = self.encode(self._records)
 
     def encode(self, records: DataFrame) -> DataFrame:
         """Compute the batches before the transaction opens.
@@ -180,45 +128,7 @@ class _Transaction:
         except SPARK_ERRORS as error:
             raise self._error(self._classify(error), NOTHING_WRITTEN) from None
 
-    def deliver(self, batches: DataFrame, producer: Producer | None = None) -> Delivery:
-        """Open, write, and commit or abort.
-
-        Args:
-            producer: of an aborted transaction of this delivery. No other run has written since then, or this one is fenced.
-        """
-        self._opened_at = time.monotonic()
-        with self.client() as client:
-            if producer is None:
-                producer = self.open(client)
-                self._check()
-            try:
-                reports = self._write(batches, producer)
-                delivery = self._delivery(reports)
-                if reports:
-                    self._write_state(client, producer, delivery)
-            except BaseException as error:
-                # Also for Ctrl-C: an open transaction blocks the topic's readers until it times out.
-                abort = self._abort(producer)
-                if not isinstance(error, (*SPARK_ERRORS, KafkaError)):
-                    raise
-                raise self._write_error(error, abort) from None
-            if reports:
-                self._commit(client, producer)
-        if reports:
-            self._wait_until_visible(reports)
-        return delivery
-
-    def _delivery(self, reports: list[Row]) -> Delivery:
-        return Delivery(
-            delivery="exactly-once",
-            records=sum(report.records for report in reports),
-            bytes=sum(report.bytes for report in reports),
-            transactional_id=self._id,
-            offsets={report.partition: (report.first_offset, report.last_offset) for report in sorted(reports)},
-        )
-
-    def _write_state(self, client: Client, producer: Producer, delivery: Delivery) -> None:
-        """Write the topic's state record in the same transaction, last: other runs wait for it only until the commit."""
+    def write_state(self, client: Client, producer: Producer, delivery: Delivery) -> None:
         if (state := self._target.plan.state) is None:
             return
         key, value = state.message(delivery)
@@ -228,64 +138,16 @@ class _Transaction:
         writer.write(STATE_PARTITION, 1, stamp(batch, producer, writer.next_sequence(STATE_PARTITION)))
         writer.flush()
 
-    def client(self) -> Client:
-        state = self._target.plan.state
-        try:
-            return Client(self._arguments, self._timeout, state.topic if state else None)
-        except KafkaError as error:
-            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
-
-    def open(self, client: Client) -> Producer:
-        try:
-            return client.open(self._id, self._limits.timeout_ms)
-        except KafkaError as error:
-            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
-
-    def _check(self) -> None:
-        """Check that the topic is as the run compared with it, now that older runs are fenced and a newer one fences this."""
-        if self._target.plan.check is None:
-            return
-        try:
-            self._target.plan.check()
-        except KafkaError as error:
-            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
-
-    def _write(self, batches: DataFrame, producer: Producer) -> list[Row]:
-        spark = batches.sparkSession
+    def write(self, producer: Producer) -> list[Row]:
+        assert self._batches is not None
+        spark = self._batches.sparkSession
         tasks = min(self._target.partitions, self._parallelism or _parallel_tasks(spark))
-        by_task = batches.repartition(tasks, _task_key(spark, tasks)).sortWithinPartitions("task", "number")
+        by_task = self._batches.repartition(tasks, _task_key(spark, tasks)).sortWithinPartitions("task", "number")
         assignment = task.Assignment(producer, self._target.topic, self._arguments, self._timeout)
         with _small_arrow_batches(spark):
             return by_task.mapInArrow(task.writer(assignment), task.REPORT).collect()
 
-    def _abort(self, producer: Producer) -> _Abort:
-        """Abort the transaction and fence tasks that still write."""
-        try:
-            # A new client: an interrupt may have left the other one with half an answer.
-            with self.client() as client:
-                return _Abort(NOTHING_VISIBLE, client.abort(producer, self._limits.timeout_ms))
-        except (KafkaError, UpsertKafkaError) as error:
-            failure = self._classify(error)
-            if failure.cause in NO_LONGER_OURS:
-                return _Abort(NOTHING_VISIBLE, no_longer_ours=failure)
-            return _Abort(NOT_ABORTED.format(self._limits.timeout_ms // 1000))
-
-    def _write_error(self, error: BaseException, abort: _Abort) -> WriteError:
-        failure = self._classify(error)
-        if failure.cause in REPEATED and abort.no_longer_ours is not None:
-            # Not to be repeated: that would fence the newer run.
-            failure = abort.no_longer_ours
-        return WriteError(self._target.topic, failure, abort.readers, abort.next_producer)
-
-    def _commit(self, client: Client, producer: Producer) -> None:
-        try:
-            client.commit(producer)
-        except KafkaError as error:
-            failure = self._classify(error)
-            raise self._error(failure, COMMIT_REFUSED if failure.cause in NO_LONGER_OURS else COMMIT_NOT_CONFIRMED) from None
-
-    def _wait_until_visible(self, reports: list[Row]) -> None:
-        """Wait until every partition has its commit marker, so that whoever reads next sees all records."""
+    def wait_until_visible(self, reports: Sequence[Report]) -> None:
         last = {report.partition: report.last_offset for report in reports if report.last_offset is not None}
         until = time.monotonic() + VISIBLE_SECONDS
         try:
@@ -299,26 +161,6 @@ class _Transaction:
             logger.debug(f"Topic '{self._target.topic}': committed, end offsets unknown: {error!r}")
             return
         logger.debug(f"Topic '{self._target.topic}': committed, but not visible yet because of another open transaction")
-
-    def _classify(self, error: BaseException) -> Failure:
-        """The cause of an error, with what is known about this transaction. The whole text goes to the debug log."""
-        logger.debug(f"Topic '{self._target.topic}', transactional id '{self._id}': {type(error).__name__}: {error}")
-        failure = classify(error, self._target.kafka.bootstrap_servers)
-        timeout = self._limits.timeout_ms
-        given = f"transaction.timeout.ms={timeout}"
-        match failure.cause:
-            case Cause.TRANSACTION_TIMEOUT_REFUSED:
-                why = f"{given} is more than the brokers' transaction.max.timeout.ms; lower it in `properties`"
-            case Cause.TRANSACTIONAL_ID_DENIED:
-                why = lacks(self._target.kafka.user, "WRITE", "transactional id", self._id)
-            case cause if cause in NO_LONGER_OURS and time.monotonic() - self._opened_at >= timeout / 1000:
-                why = f"the write took longer than {given}, so the broker aborted it; raise it in `properties`"
-            case _:
-                return failure
-        return replace(failure, reason=why)
-
-    def _error(self, failure: Failure, readers: str) -> WriteError:
-        return WriteError(self._target.topic, failure, readers)
 
 
 @contextmanager
