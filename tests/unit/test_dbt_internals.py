@@ -71,6 +71,13 @@ def test_flags_of_a_partial_run_are_arguments_of_the_config() -> None:
     assert 'getattr(self.config.args, "EMPTY", False)' in source, f"dbt-core reads --empty elsewhere. {MOVED}"
 
 
+def test_deferred_run_follows_the_flag() -> None:
+    assert "self.config.args.defer" in inspect.getsource(providers), f"dbt-core reads --defer elsewhere. {MOVED}"
+    assert dbt_internals.is_deferred_run(SimpleNamespace(args=SimpleNamespace(defer=True)))
+    assert not dbt_internals.is_deferred_run(SimpleNamespace(args=SimpleNamespace(defer=False)))
+    assert not dbt_internals.is_deferred_run(SimpleNamespace())
+
+
 def test_ref_filter_is_a_field_of_the_relation() -> None:
     known = {field.name for field in fields(BaseRelation)}
     assert {"limit", "event_time_filter"} <= known, f"BaseRelation has no limit or no event_time_filter. {MOVED}"

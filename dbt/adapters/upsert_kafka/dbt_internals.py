@@ -25,6 +25,7 @@ __all__ = [
     "SparkAdapterHooks",
     "call_python_model",
     "invocation_id",
+    "is_deferred_run",
     "is_partial_run",
     "log_code_execution",
     "node_of",
@@ -89,6 +90,18 @@ def is_partial_run(config: Any) -> bool:
     """
     arguments = getattr(config, "args", None)
     return bool(getattr(arguments, "empty", False)) or getattr(arguments, "sample", None) is not None
+
+
+def is_deferred_run(config: Any) -> bool:
+    """Whether --defer lets ref() return relations of another environment.
+
+    Args:
+        config: as for `is_partial_run`.
+
+    Why: a model then may not have read the source of this environment, whose group must stay as it is.
+    Missing: an adapter sees this flag only as an attribute of `config.args`.
+    """
+    return bool(getattr(getattr(config, "args", None), "defer", False))
 
 
 def without_ref_filter(relation: BaseRelation) -> BaseRelation:

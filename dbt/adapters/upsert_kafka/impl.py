@@ -262,13 +262,24 @@ class UpsertKafkaAdapter(OperationsAdapter):
 
     @available.parse(lambda *args, **kwargs: Reading(_message=""))
     def expose_source(
-        self, model: dict[str, Any], sql: str, relation: UpsertKafkaRelation, graph: dict[str, Any], generate_topic_name: Any
+        self,
+        model: dict[str, Any],
+        sql: str,
+        relation: UpsertKafkaRelation,
+        graph: dict[str, Any],
+        generate_topic_name: Any,
+        dry_run: bool,
     ) -> Reading:
         """Pin the offsets of this run and create the relation over them; see `source.expose`."""
         parsed = self._source_options(model, graph, generate_topic_name)
         with self.connections.exception_handler(sql):
             request = source.Request(
-                model["name"], parsed, self._kafka(parsed), relation, self._existing(relation.schema, relation.identifier)
+                model=model["name"],
+                options=parsed,
+                kafka=self._kafka(parsed),
+                relation=relation,
+                existing=self._existing(relation.schema, relation.identifier),
+                owner=None if dry_run or dbt_internals.is_partial_run(self.config) else self._owner(model),
             )
             return source.expose(self._handle().spark, sql, self._source_layout(model, parsed), request)
 

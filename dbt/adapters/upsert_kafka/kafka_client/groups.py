@@ -6,16 +6,18 @@ Leaves to `source` which offsets a run reads and commits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka.errors import GroupAuthorizationFailedError, KafkaError, NoError, TopicAuthorizationFailedError
 
 from dbt.adapters.upsert_kafka.errors import MissingRightError, UpsertKafkaError, kafka_error_text
-from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+Partition = tuple[str, int]
+"""Topic and partition."""
 
 
 def readers(admin: KafkaAdminClient, topic: str) -> list[str]:
@@ -25,24 +27,28 @@ def readers(admin: KafkaAdminClient, topic: str) -> list[str]:
     return sorted(group for group, found in described.items() if any(topic in _assigned(m) for m in found["members"]))
 
 
-def committed(admin: KafkaAdminClient, group: str, topic: Topic) -> dict[int, int]:
-    """The group's committed offsets by partition, without partitions that have none."""
-    partitions = [TopicPartition(topic.name, partition) for partition in topic.end]
+def committed(admin: KafkaAdminClient, group: str, partitions: Iterable[Partition]) -> dict[Partition, OffsetAndMetadata]:
+    """The group's committed offsets, without partitions that have none."""
+    asked = [TopicPartition(*partition) for partition in partitions]
     try:
-        found = _with_retries(lambda: admin.list_group_offsets({group: partitions}))
+        found = _with_retries(lambda: admin.list_group_offsets({group: asked})) if asked else {}
     except GroupAuthorizationFailedError:
         raise MissingRightError("DESCRIBE", "group", group) from None
     except KafkaError as error:
         raise UpsertKafkaError(f"group '{group}': its offsets could not be read: {kafka_error_text(error)}") from error
-    return {p.partition: committed.offset for p, committed in found.get(group, {}).items() if committed.offset >= 0}
+    return {(p.topic, p.partition): committed for p, committed in found.get(group, {}).items() if committed.offset >= 0}
 
 
-def commit(admin: KafkaAdminClient, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commit offsets by (topic, partition). Kafka refuses this for a group that has members now."""
-    metadata = {TopicPartition(*where): OffsetAndMetadata(offset, "", -1) for where, offset in offsets.items()}
+def commit(admin: KafkaAdminClient, group: str, offsets: Mapping[Partition, int], metadata: str = "") -> None:
+    """Commit offsets. Kafka refuses this for a group that has members now.
+
+    Args:
+        metadata: a text that Kafka stores with each offset.
+    """
+    wanted = {TopicPartition(*where): OffsetAndMetadata(offset, metadata, -1) for where, offset in offsets.items()}
 
     def alter_offsets() -> None:
-        for error in admin.alter_group_offsets(group, metadata).values():
+        for error in admin.alter_group_offsets(group, wanted).values():
             if error is not NoError:
                 raise error
 

@@ -14,14 +14,18 @@ from typing import Any
 from dbt.adapters.base.meta import available
 
 from dbt.adapters.upsert_kafka import dbt_internals, options
+from dbt.adapters.upsert_kafka.catalog import properties
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.operations import commit_group_offsets, list_topics, owners
+from dbt.adapters.upsert_kafka.operations.commit_group_offsets import GroupSource
 from dbt.adapters.upsert_kafka.operations.drop_environment import drop_environment
 from dbt.adapters.upsert_kafka.operations.environment import Environment, TopicModel
 from dbt.adapters.upsert_kafka.operations.find_model import find_model
 from dbt.adapters.upsert_kafka.operations.orphans import Orphans, Relations
 from dbt.adapters.upsert_kafka.publish import contracts
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.source.group_offsets import PROPERTY, GroupSlice, Invocation
 from dbt.adapters.upsert_kafka.state.record import Owner, Run, now_text
 from dbt.adapters.upsert_kafka.state.store import StateSettings
 
@@ -42,9 +46,11 @@ class OperationsAdapter(dbt_internals.SparkAdapterHooks):
         """The Spark session of this thread's connection."""
 
     @available.parse(lambda *args, **kwargs: None)
-    def commit_group_offsets(self, results: list[Any], graph: dict[str, Any]) -> None:
+    def commit_group_offsets(self, results: list[Any], graph: dict[str, Any], dry_run: bool) -> None:
         """Commit the consumer groups of this run's sources; see `operations.commit_group_offsets`."""
-        commit_group_offsets.commit(results, graph["nodes"], self._cluster_of_source)
+        invocation = Invocation.of(results, dbt_internals.is_deferred_run(self.config))
+        publishes = not dry_run and not dbt_internals.is_partial_run(self.config)
+        commit_group_offsets.commit(graph["nodes"], invocation, publishes, self._group_source)
 
     @available.parse(lambda *args, **kwargs: {})
     def find_model(self, graph: dict[str, Any], operation: str, name: str, materializations: list[str]) -> Any:
@@ -101,8 +107,15 @@ class OperationsAdapter(dbt_internals.SparkAdapterHooks):
         """The profile's cluster."""
         return KafkaSettings.of(self.config.credentials)
 
-    def _cluster_of_source(self, node: Mapping[str, Any]) -> KafkaSettings:
-        return self._kafka(options.parse(node["config"]["materialized"], node["unique_id"], node["config"]))
+    def _group_source(self, node: Mapping[str, Any]) -> GroupSource:
+        """A kafka_source of the graph, for the commit of its group."""
+        parsed = model_options(node)
+        relation = UpsertKafkaRelation.create(schema=node["schema"], identifier=node["alias"])
+
+        def slice_in_catalog() -> GroupSlice | None:
+            return GroupSlice.from_text(properties.state(self._handle().spark, relation).get(PROPERTY))
+
+        return GroupSource(str(node["name"]), parsed, self._kafka(parsed), self._owner(node), slice_in_catalog)
 
     def _kafka(self, parsed: options.ModelOptions) -> KafkaSettings:
         return KafkaSettings.of(self.config.credentials, parsed.bootstrap_servers, parsed.properties)

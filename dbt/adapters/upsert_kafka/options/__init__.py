@@ -53,6 +53,7 @@ class ModelOptions:
     scan_bounded_timestamp_millis: int | None = None
     scan_bounded_specific_offsets: dict[int, int] = field(default_factory=dict)
     on_offset_out_of_range: str | None = None
+    commit_without: tuple[str, ...] = ()
     ignore_parse_errors: bool = False
     delete_when: str | None = None
     missing_keys: str | None = None

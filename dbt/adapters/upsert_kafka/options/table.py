@@ -329,6 +329,13 @@ OPTIONS: tuple[Option, ...] = (
         default="error",
     ),
     Option(
+        "commit_without",
+        t.MODELS,
+        "Models that select from this source and do not hold back the commit of its group.",
+        on=(KAFKA_SOURCE,),
+        needs=(Need("scan_startup_mode", ("group-offsets",)),),
+    ),
+    Option(
         "ignore_parse_errors",
         t.BOOLEAN,
         "Skip messages that can't be decoded, instead of failing the query.",

@@ -156,11 +156,15 @@ def _duration(value: Any) -> timedelta:
         raise ValueError("must be a duration of less than a billion days") from None
 
 
-def _columns(value: Any) -> tuple[str, ...]:
+def _names(value: Any, what: str) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) and n.strip() for n in names):
-        raise ValueError("must be a column name or a list of column names")
-    names = tuple(n.strip() for n in names)
+        raise ValueError(f"must be a {what} name or a list of {what} names")
+    return tuple(n.strip() for n in names)
+
+
+def _columns(value: Any) -> tuple[str, ...]:
+    names = _names(value, "column")
     twice = sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1})
     if twice:
         raise ValueError(f"must name each column once; {', '.join(twice)} is repeated")
@@ -319,6 +323,7 @@ BOOLEAN = ValueType("true, false", _boolean)
 LIMIT = ValueType("count or percentage", _limit)
 DURATION = ValueType("duration such as `10s`, `5 min`", _duration)
 COLUMNS = ValueType("column or list of columns", _columns)
+MODELS = ValueType("model or list of models", lambda value: _names(value, "model"))
 TOPIC = ValueType("topic name", _topics)
 PATTERN = ValueType("regular expression", _pattern)
 SERVERS = ValueType("host:port list", _servers)

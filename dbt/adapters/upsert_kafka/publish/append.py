@@ -58,7 +58,9 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
 
     _check(request, null_count.violations(), nulls)
     if request.mode == "preview":
-        return Appended(_message=f"dry run, nothing appended: +{count}", topic=request.topic, appended=count, dropped=nulls)
+        return Appended(
+            _message=f"dry run, nothing appended: +{count}", topic=request.topic, dry_run=True, appended=count, dropped=nulls
+        )
 
     with request.kafka.admin() as admin:
         topic = topics.describe(admin, request.topic)

@@ -209,6 +209,7 @@ def _publication(changes: Changes, request: Request, delivery: Delivery | None =
         _message=f"{'dry run, nothing published: ' if is_preview else ''}+{inserted} ~{updated} -{deleted} ={unchanged}",
         rows_affected=0 if is_preview else inserted + updated + deleted,
         topic=request.topic,
+        dry_run=is_preview,
         inserted=inserted,
         updated=updated,
         deleted=deleted,

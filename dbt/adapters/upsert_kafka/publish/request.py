@@ -77,6 +77,8 @@ class Delivered(AdapterResponse):
     partitions_written: int = 0
     offsets: dict[str, list[int]] | None = None
     """First and last offset written, by partition. Keys are strings and values lists, because dbt's events are JSON."""
+    dry_run: bool = False
+    """Nothing was published, and the counts are those of a run that publishes."""
 
 
 @dataclass

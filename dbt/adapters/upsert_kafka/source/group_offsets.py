@@ -1,56 +1,131 @@
-"""Which consumer groups of sources to commit at the end of a dbt invocation.
+"""Whether the offsets of a source's consumer group may be committed after a dbt command.
 
-A group is committed if all nodes downstream of its source succeeded. Otherwise its offsets stay unchanged, and the next run reads
-the same slice again. Leaves the commit itself to `kafka_client`.
+They are committed by a command in which every consumer of the source succeeded. Otherwise they stay unchanged, and the next run
+of the source reads the same messages again. Leaves to `consumers` who they are, and the commit itself to `kafka_client`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbt.adapters.upsert_kafka.source.slices import Slice
+from dbt.adapters.upsert_kafka.source.consumers import Consumers, Nodes
+from dbt.adapters.upsert_kafka.source.slices import Offsets, Slice
 
-SUCCEEDED = ("success", "pass", "warn", "no-op")
+SUCCESS = "success"
+PROPERTY = "upsert_kafka.group"
+"""The table property in which a source keeps its group and slice for later commands, see `GroupSlice.as_text`."""
+COMMITTED_BY = "dbt-upsert-kafka: "
+"""How the metadata of an offset begins that this adapter committed. The rest names the source."""
 
 
 @dataclass(frozen=True)
-class Commit:
-    """The offsets to commit for the group of one source."""
+class GroupSlice:
+    """What a source read with its consumer group."""
 
-    source: str
     group: str
     slice: Slice
-    failed: tuple[str, ...] = ()
-    """Nodes downstream that did not succeed. If there are any, the group must not be committed."""
+
+    @classmethod
+    def of(cls, response: Mapping[str, Any]) -> GroupSlice | None:
+        """From the source's adapter_response; None if it has no group."""
+        if not response.get("group"):
+            return None
+        return cls(response["group"], Slice.from_dict(response["slice"], response["committed"]))
+
+    @classmethod
+    def from_text(cls, text: str | None) -> GroupSlice | None:
+        """The inverse of `as_text`; None without a text."""
+        return cls.of(json.loads(text)) if text else None
+
+    def as_text(self) -> str:
+        """As JSON, in the form of the source's adapter_response."""
+        content = {"group": self.group, "slice": self.slice.as_dict(), "committed": self.slice.committed_as_dict()}
+        return json.dumps(content, sort_keys=True)
+
+    def is_committed(self, current: Offsets) -> bool:
+        """Whether the group is at the end of the slice.
+
+        Args:
+            current: the group's offsets now.
+        """
+        return current == self.slice.ends()
+
+    def has_moved(self, current: Offsets) -> bool:
+        """Whether something has committed offsets for the group since the source ran."""
+        return current != self.slice.committed
 
 
-def due(results: Sequence[Any], nodes: Mapping[str, Mapping[str, Any]]) -> Iterator[Commit]:
-    """One Commit for each source that succeeded and has a group.
+@dataclass(frozen=True)
+class Invocation:
+    """What a dbt command did."""
+
+    statuses: Mapping[str, str]
+    """By the unique_id of the nodes that were part of it."""
+    responses: Mapping[str, Mapping[str, Any]]
+    """adapter_response of the same nodes."""
+    defers: bool = False
+    """--defer: a relation that was not part of the command may have been replaced by one of another environment."""
+
+    @classmethod
+    def of(cls, results: Sequence[Any], defers: bool = False) -> Invocation:
+        """From `results` in the context of dbt's on-run-end hooks."""
+        return cls(
+            {result.node.unique_id: str(getattr(result.status, "value", result.status)) for result in results},
+            {result.node.unique_id: result.adapter_response or {} for result in results},
+            defers,
+        )
+
+    def succeeded(self, unique_id: str) -> bool:
+        return self.statuses.get(unique_id) == SUCCESS
+
+    def includes_any(self, unique_ids: Iterable[str]) -> bool:
+        return any(unique_id in self.statuses for unique_id in unique_ids)
+
+
+def reasons_to_hold(found: Consumers, nodes: Nodes, invocation: Invocation) -> list[str]:
+    """Why the group is not committed, one reason for each node; empty if it may be committed.
 
     Args:
-        results: `results` in the context of dbt's on-run-end hooks.
-        nodes: `graph.nodes` of dbt's context.
+        found: the consumers of the source, without those that `commit_without` releases.
     """
-    status = {result.node.unique_id: str(getattr(result.status, "value", result.status)) for result in results}
-    for result in results:
-        response = result.adapter_response or {}
-        if response.get("group") and status[result.node.unique_id] in SUCCEEDED:
-            downstream = _downstream(result.node.unique_id, nodes)
-            failed = tuple(sorted(node for node in downstream if status.get(node, SUCCEEDED[0]) not in SUCCEEDED))
-            yield Commit(result.node.unique_id, response["group"], Slice.from_dict(response["slice"]), failed)
+    if not found.models:
+        return ["no model that stores rows selects from the source"]
+    reasons = []
+    for model in found.models:
+        what = _what(nodes[model])
+        if model not in invocation.statuses:
+            reasons.append(f"{what} was not part of this command")
+        elif not invocation.succeeded(model):
+            status = invocation.statuses[model]
+            reasons.append(f"{what} was skipped" if status == "skipped" else f"{what} did not succeed")
+        elif invocation.responses[model].get("dry_run"):
+            reasons.append(f"{what} was a dry run")
+    if invocation.defers:
+        reasons += [
+            f"{_what(nodes[view])} was not part of this command, and --defer may have replaced it"
+            for view in found.views
+            if not invocation.succeeded(view)
+        ]
+    return reasons
 
 
-def _downstream(root: str, nodes: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    children: dict[str, list[str]] = {}
-    for name, node in nodes.items():
-        for parent in node.get("depends_on", {}).get("nodes", ()):
-            children.setdefault(parent, []).append(name)
-    found: set[str] = set()
-    waiting = [root]
-    while waiting:
-        new = set(children.get(waiting.pop(), ())) - found
-        found |= new
-        waiting += new
-    return found
+def committed_in_transaction(group: str, found: Consumers, invocation: Invocation) -> bool:
+    """Whether a consumer committed the group in the transaction in which it published."""
+    return any(group in (invocation.responses.get(model, {}).get("groups") or ()) for model in found.models)
+
+
+def committed_by(source: object) -> str:
+    """The metadata with which a source commits its offsets.
+
+    Args:
+        source: the model in its environment.
+    """
+    return f"{COMMITTED_BY}{source}"
+
+
+def _what(node: Mapping[str, Any]) -> str:
+    """`model orders`, `model orders.v2`, `snapshot orders`."""
+    return f"{node['resource_type']} {str(node['unique_id']).split('.', 2)[2]}"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, OffsetAndMetadata
 
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import groups, topics
@@ -19,6 +19,8 @@ from dbt.adapters.upsert_kafka.kafka_client.topics import READ_COMMITTED, READ_U
 from dbt.adapters.upsert_kafka.options import ModelOptions
 
 Bounds = Mapping[int, tuple[int, int]]
+Offsets = Mapping[tuple[str, int], int]
+"""By topic and partition."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Slice:
     """The offsets [start, end) to read, by topic and partition."""
 
     bounds: Mapping[str, Bounds]
+    committed: Offsets = field(default_factory=dict, compare=False)
+    """The offsets that the consumer group had committed when the slice was resolved. Only with startup mode group-offsets."""
 
     def reader(self) -> dict[str, str]:
         """Options of Spark's Kafka source that read exactly these offsets. Partitions that are added later are not read."""
@@ -35,7 +39,7 @@ class Slice:
             "endingOffsets": self._offsets(1),
         }
 
-    def ends(self) -> dict[tuple[str, int], int]:
+    def ends(self) -> Offsets:
         """The end offset by topic and partition: what a consumer group commits."""
         return {(topic, p): end for topic, partitions in self.bounds.items() for p, (_, end) in partitions.items()}
 
@@ -43,10 +47,22 @@ class Slice:
         """The slice in the form of dbt's adapter_response. The inverse of `from_dict`."""
         return {topic: {str(p): list(b) for p, b in partitions.items()} for topic, partitions in self.bounds.items()}
 
+    def committed_as_dict(self) -> dict[str, dict[str, int]]:
+        """`committed` in the form of dbt's adapter_response."""
+        found: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in sorted(self.committed.items()):
+            found.setdefault(topic, {})[str(partition)] = offset
+        return found
+
     @classmethod
-    def from_dict(cls, bounds: Mapping[str, Mapping[str, list[int]]]) -> Slice:
-        """The inverse of `as_dict`."""
-        return cls({topic: {int(p): (b[0], b[1]) for p, b in partitions.items()} for topic, partitions in bounds.items()})
+    def from_dict(
+        cls, bounds: Mapping[str, Mapping[str, list[int]]], committed: Mapping[str, Mapping[str, int]] | None = None
+    ) -> Slice:
+        """The inverse of `as_dict` and `committed_as_dict`."""
+        return cls(
+            {topic: {int(p): (b[0], b[1]) for p, b in partitions.items()} for topic, partitions in bounds.items()},
+            {(topic, int(p)): offset for topic, partitions in (committed or {}).items() for p, offset in partitions.items()},
+        )
 
     @property
     def offsets(self) -> int:
@@ -57,8 +73,13 @@ class Slice:
         return json.dumps({topic: {str(p): b[side] for p, b in partitions.items()} for topic, partitions in self.bounds.items()})
 
 
-def resolve(admin: KafkaAdminClient, model: str, options: ModelOptions) -> Slice:
+def resolve(
+    admin: KafkaAdminClient, model: str, options: ModelOptions, check_group: Callable[[str], str | None] = lambda _: None
+) -> Slice:
     """Resolve the startup and bounded modes of `options` to offsets.
+
+    Args:
+        check_group: returns the problem with an offset of the group that has this metadata, or None.
 
     Raises:
         UpsertKafkaError: lists every topic that does not exist, or every offset that is out of range.
@@ -71,23 +92,30 @@ def resolve(admin: KafkaAdminClient, model: str, options: ModelOptions) -> Slice
     missing = sorted(name for name, topic in found.items() if topic is None)
     if missing:
         raise UpsertKafkaError(f"{model}: {_topics(missing)} not exist. Create it, or correct the option topic.")
-    bounds, problems = {}, []
+    bounds: dict[str, Bounds] = {}
+    committed: dict[tuple[str, int], int] = {}
+    problems: list[str] = []
     for name, topic in found.items():
         assert topic is not None
         topics.check_rights(topic, "READ")
-        resolver = _Resolver(admin, topic, options)
+        resolver = _Resolver(admin, topic, options, check_group)
         bounds[name] = resolver.bounds()
+        committed |= {(name, partition): offset for partition, offset in resolver.committed.items()}
         problems += resolver.problems
     if problems:
         raise UpsertKafkaError("\n".join(f"{model}: {problem}" for problem in problems))
-    return Slice(bounds)
+    return Slice(bounds, committed)
 
 
 class _Resolver:
     """Resolves the modes for one topic and collects the problems."""
 
-    def __init__(self, admin: KafkaAdminClient, topic: Topic, options: ModelOptions) -> None:
-        self.admin, self.topic, self.options = admin, topic, options
+    def __init__(
+        self, admin: KafkaAdminClient, topic: Topic, options: ModelOptions, check_group: Callable[[str], str | None]
+    ) -> None:
+        self.admin, self.topic, self.options, self.check_group = admin, topic, options, check_group
+        self.committed: Mapping[int, int] = {}
+        """The group's offsets, if reading starts at them."""
         self.problems: list[str] = []
 
     def bounds(self) -> Bounds:
@@ -113,7 +141,9 @@ class _Resolver:
 
     def _group_starts(self, group: str) -> Mapping[int, int]:
         topic = self.topic
-        committed = groups.committed(self.admin, group, topic)
+        found = self._committed(group)
+        self.problems += sorted({problem for at in found.values() if (problem := self.check_group(at.metadata or ""))})
+        committed = self.committed = {partition: at.offset for partition, at in found.items()}
         reset = {"earliest": topic.first, "latest": topic.end}.get(self.options.properties.get("auto.offset.reset", ""))
         without = sorted(topic.end.keys() - committed.keys())
         if without and reset is None:
@@ -122,6 +152,11 @@ class _Resolver:
                 "Set auto.offset.reset in properties to earliest or latest."
             )
         return self._in_range({**(reset or topic.first), **committed}, f"group '{group}' has committed")
+
+    def _committed(self, group: str) -> Mapping[int, OffsetAndMetadata]:
+        """The group's offsets by partition, without partitions that have none."""
+        found = groups.committed(self.admin, group, [(self.topic.name, partition) for partition in self.topic.end])
+        return {partition: at for (_, partition), at in found.items()}
 
     def _ends(self) -> Mapping[int, int]:
         topic, options = self.topic, self.options
@@ -138,7 +173,7 @@ class _Resolver:
                 return topic.end
 
     def _group_ends(self, group: str) -> Mapping[int, int]:
-        committed = groups.committed(self.admin, group, self.topic)
+        committed = {partition: at.offset for partition, at in self._committed(group).items()}
         without = sorted(self.topic.end.keys() - committed.keys())
         if without:
             self.problems.append(

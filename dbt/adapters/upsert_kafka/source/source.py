@@ -27,7 +27,9 @@ from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.source import slices
+from dbt.adapters.upsert_kafka.source import group_offsets, slices
+from dbt.adapters.upsert_kafka.source.group_offsets import GroupSlice
+from dbt.adapters.upsert_kafka.state.record import Owner
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -44,6 +46,8 @@ class Request:
     kafka: KafkaSettings
     relation: UpsertKafkaRelation
     existing: UpsertKafkaRelation | None = None
+    owner: Owner | None = None
+    """This source in its environment, which alone commits the offsets of its group; None for a run that commits nothing."""
 
 
 @dataclass
@@ -54,6 +58,8 @@ class Reading(AdapterResponse):
     """The offsets [start, end) by topic and partition."""
     offsets: int = 0
     group: str | None = None
+    committed: dict[str, dict[str, int]] | None = None
+    """The offsets that the group had committed before, by topic and partition. Only with a group."""
     skipped: int | None = None
     """The number of messages that can't be decoded. Only with ignore_parse_errors."""
 
@@ -62,10 +68,12 @@ def expose(spark: SparkSession, sql: str, layout: Records, request: Request) -> 
     """Resolve the offsets of this run and create the relation: a view with the model's SELECT over them."""
     options, kafka = request.options, _without_reset(request.kafka)
     with kafka.admin() as admin:
-        covered = slices.resolve(admin, request.model, options)
+        covered = slices.resolve(admin, request.model, options, lambda metadata: _group_problem(metadata, request))
+    group = options.properties["group.id"] if options.scan_startup_mode == "group-offsets" else None
+    facts = {group_offsets.PROPERTY: GroupSlice(group, covered).as_text()} if group else {}
     reader = {**kafka.catalog(), **covered.reader(), "includeHeaders": "true"}
     view = views.TopicView(request.relation, request.existing, reader, sql)
-    views.create(spark, view, views.prepare(spark, request.model, request.relation))
+    views.create(spark, view, views.prepare(spark, request.model, request.relation), facts)
     skipped = None
     if options.ignore_parse_errors:
         raw = spark.table(views.name(request.relation.topic_table))
@@ -81,8 +89,22 @@ def expose(spark: SparkSession, sql: str, layout: Records, request: Request) -> 
         + (f", {skipped} skipped" if skipped else ""),
         slice=covered.as_dict(),
         offsets=covered.offsets,
-        group=options.properties.get("group.id") if options.scan_startup_mode == "group-offsets" else None,
+        group=group,
+        committed=covered.committed_as_dict() if group else None,
         skipped=skipped,
+    )
+
+
+def _group_problem(metadata: str, request: Request) -> str | None:
+    """Why this source may not continue at an offset with this metadata: another model or environment committed it."""
+    committed_by = metadata.removeprefix(group_offsets.COMMITTED_BY)
+    if request.owner is None or committed_by in (metadata, str(request.owner)):
+        return None
+    group = request.options.properties["group.id"]
+    return (
+        f"group '{group}' belongs to {committed_by}, which committed its offsets, and this is {request.owner}. Nothing was read. "
+        "Set another group.id, for example with {{ target.name }} in it. To take the group over, remove the mark: "
+        f"kafka-consumer-groups --group {group} --reset-offsets --to-current --all-topics --execute"
     )
 
 

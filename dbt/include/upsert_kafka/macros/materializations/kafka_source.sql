@@ -4,7 +4,8 @@
 
   {{ run_hooks(pre_hooks) }}
 
-  {%- set reading = adapter.expose_source(model, compiled_code, target_relation, graph, generate_topic_name) -%}
+  {%- set dry_run = var('upsert_kafka_dry_run', false) -%}
+  {%- set reading = adapter.expose_source(model, compiled_code, target_relation, graph, generate_topic_name, dry_run) -%}
   {% do store_result('main', response=reading) %}
 
   {% do persist_docs(target_relation, model) %}
