@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from dbt.adapters.upsert_kafka.column import UpsertKafkaColumn
 from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.debug import report
-from dbt.adapters.upsert_kafka.errors import DeliveryError
+from dbt.adapters.upsert_kafka.errors import DeliveryError, GuardError
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import acls
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
@@ -32,12 +33,14 @@ from dbt.adapters.upsert_kafka.operations import documentation
 from dbt.adapters.upsert_kafka.operations.adapter import OperationsAdapter, model_options
 from dbt.adapters.upsert_kafka.operations.documentation import Publisher
 from dbt.adapters.upsert_kafka.operations.environment import former_topic
+from dbt.adapters.upsert_kafka.operations.transactional_groups import Command, transactional_groups
 from dbt.adapters.upsert_kafka.options import model_topics
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
 from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.publish import append, contracts, encode, memory, pipeline
 from dbt.adapters.upsert_kafka.publish.request import Publication, Request
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.sinks import GroupCommit
 from dbt.adapters.upsert_kafka.source import source
 from dbt.adapters.upsert_kafka.source.source import Reading
 from dbt.adapters.upsert_kafka.spark import merge, python_models, seeds
@@ -127,8 +130,13 @@ class UpsertKafkaAdapter(OperationsAdapter):
         topic: str,
         full_refresh: bool,
         dry_run: bool,
+        command: Command,
     ) -> AdapterResponse:
-        """Make the model's topic equal to its SELECT; see `pipeline.publish`."""
+        """Make the model's topic equal to its SELECT; see `pipeline.publish`.
+
+        Args:
+            command: of `command`.
+        """
         handle = self._handle()
         parsed = self._sink_options(model)
         with self.connections.exception_handler(sql):
@@ -153,14 +161,25 @@ class UpsertKafkaAdapter(OperationsAdapter):
             )
             run = append.append if parsed.appends else pipeline.publish
             spark = handle.spark
+            groups = self._transactional_groups(model, request, command)
             rows = python_models.rows(spark, model["name"], sql) if model["language"] == "python" else spark.sql(sql)
+            if groups != self._transactional_groups(model, request, command):
+                raise GuardError(
+                    f"model {model['name']}: a source that it reads was run by another command at the same time. "
+                    "Nothing was written. Run again."
+                )
             try:
-                return run(spark, rows, request)
+                return run(spark, rows, replace(request, groups=groups))
             except DeliveryError as error:
                 if handle.is_cancelled:
                     # dbt does not show the error of a model that was interrupted.
                     logger.error(error.msg)
                 raise
+
+    @available.parse(lambda *args, **kwargs: None)
+    def command(self, graph: dict[str, Any], selected_resources: list[str]) -> Command:
+        """Return what `publish` needs to know of this dbt command."""
+        return Command(graph["nodes"], selected_resources, dbt_internals.is_deferred_run(self.config), self._group_source)
 
     @available
     def quote_literal(self, text: str) -> str:
@@ -319,6 +338,12 @@ class UpsertKafkaAdapter(OperationsAdapter):
     def _existing(self, schema: Any, identifier: Any) -> Any:
         """The relation that has this name now, from dbt's cache; None if there is none."""
         return self.get_relation(None, schema, identifier)  # type: ignore[arg-type]  # Spark has no databases above schemas
+
+    def _transactional_groups(self, model: Mapping[str, Any], request: Request, command: Command) -> tuple[GroupCommit, ...]:
+        """The consumer groups that the model's transaction commits; see `transactional_groups`."""
+        if request.mode != "publish" or not request.transactional_id:
+            return ()
+        return transactional_groups(model["unique_id"], request.kafka, command)
 
     def _sink_options(self, model: Mapping[str, Any]) -> options.ModelOptions:
         return model_topics.with_full_subjects(model_options(model), self.topic_name)

@@ -15,6 +15,7 @@ from typing import Any
 import crc32c
 import kafka
 import pytest
+from kafka import KafkaAdminClient
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.record.util import calc_crc32c
 
@@ -24,6 +25,7 @@ from dbt.adapters.upsert_kafka.kafka_client.internals import (
     SASL_MECHANISMS,
     Future,
     NetworkSelector,
+    OffsetFetchRequest,
     close_connections,
     handshake_error,
     is_disconnect,
@@ -42,6 +44,7 @@ METHODS = {
     "KafkaConnectionManager": ["bootstrap", "close", "get_connection", "least_loaded_node", "send"],
     "NetworkSelector": ["close", "poll", "run"],
     "ProduceRequest": ["TopicProduceData"],
+    "TxnOffsetCommitRequest": ["TxnOffsetCommitRequestTopic"],
 }
 CLUSTER_METHODS = ["add_coordinator", "add_topic", "bootstrap_brokers", "leader_for_partition", "request_update"]
 
@@ -221,6 +224,15 @@ def test_close_still_fails_for_a_socket_with_two_waiters() -> None:
     first, second = Client(), Client()
     close_connections(first, second)
     assert first.closed and second.closed
+
+
+def test_group_offsets_are_fetched_with_the_requests_of_the_admin_client() -> None:
+    used = {"_list_group_offsets_requests", "_list_group_offsets_process_response", "_find_coordinator_id"}
+    assert used <= set(dir(KafkaAdminClient)), f"KafkaAdminClient lacks one of {used} {ADAPT}, stable_group_offsets"
+    assert "self._manager.run(self._async_list_group_offsets" in inspect.getsource(KafkaAdminClient.list_group_offsets)
+    request = OffsetFetchRequest(groups=[], min_version=8, max_version=8)
+    request.require_stable = True
+    assert request.to_dict()["require_stable"] is True, f"OffsetFetchRequest has no require_stable {ADAPT}"
 
 
 def test_crc32c_is_the_checksum_of_kafka_python() -> None:

@@ -8,12 +8,12 @@ package may not be installed there: it imports none of its neighbours.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
 import kafka
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 
 try:
     # The result of a request in flight. The transaction protocol also creates failed ones. No public class exists.
@@ -32,8 +32,16 @@ try:
     from kafka.net.selector import NetworkSelector
 
     # The requests of a transactional producer. KafkaProducer sends them, but only for its own transaction (see above).
+    from kafka.protocol.consumer import OffsetFetchRequest
     from kafka.protocol.metadata import FindCoordinatorRequest
-    from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest, ProduceRequest
+    from kafka.protocol.producer import (
+        AddOffsetsToTxnRequest,
+        AddPartitionsToTxnRequest,
+        EndTxnRequest,
+        InitProducerIdRequest,
+        ProduceRequest,
+        TxnOffsetCommitRequest,
+    )
 except ImportError as error:
     raise ImportError(
         f"dbt-upsert-kafka can't use kafka-python {kafka.__version__}, which moved a module or a name ({error}): "
@@ -44,6 +52,7 @@ __all__ = [
     "ADMIN_DEFAULTS",
     "SASL_MECHANISMS",
     "AbstractTokenProvider",
+    "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
     "EndTxnRequest",
     "FindCoordinatorRequest",
@@ -51,11 +60,14 @@ __all__ = [
     "InitProducerIdRequest",
     "KafkaConnectionManager",
     "NetworkSelector",
+    "OffsetFetchRequest",
     "ProduceRequest",
+    "TxnOffsetCommitRequest",
     "close_connections",
     "handshake_error",
     "is_disconnect",
     "open_connections",
+    "stable_group_offsets",
     "tls_alert",
 ]
 
@@ -86,6 +98,25 @@ def close_connections(*clients: Closable) -> None:
     for client in clients:
         with suppress(OSError):
             client.close()
+
+
+def stable_group_offsets(
+    admin: KafkaAdminClient, group: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """`list_group_offsets` of one group that raises UnstableOffsetCommitError while a transaction that commits them is open.
+
+    The public method returns the offsets before that transaction, and has no argument for it (`require_stable` in the protocol).
+    Brokers before Kafka 2.5 do the same.
+    """
+
+    async def fetch() -> dict[TopicPartition, OffsetAndMetadata]:
+        [(_, request)] = admin._list_group_offsets_requests({group: list(partitions)})
+        if admin._manager.broker_version_data.api_version(OffsetFetchRequest) >= 7:
+            request.require_stable = True
+        answer = await admin._manager.send(request, node_id=await admin._find_coordinator_id(group))
+        return admin._list_group_offsets_process_response(answer, group_id=group)[group]
+
+    return admin._manager.run(fetch)
 
 
 def handshake_error(error: BaseException) -> OSError | None:

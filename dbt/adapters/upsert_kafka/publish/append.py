@@ -84,6 +84,8 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         if count:
             placed = deliver.place(events.withColumn(PARTITION, F.lit(None).cast("int")), partitioner, topic)
             delivery = deliver.deliver(placed, count, topic, admin, request, memory.in_transaction(result))
+        else:
+            deliver.commit_groups(topic, admin, request, memory.in_transaction(result))
         memory.close(replace(result, delivery=delivery))
     expose.expose(spark, layout, request, before)
     return Appended(
@@ -92,7 +94,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         topic=request.topic,
         appended=count,
         dropped=nulls,
-        **delivered(delivery),
+        **delivered(delivery, request),
     )
 
 

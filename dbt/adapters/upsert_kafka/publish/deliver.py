@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.publish import consumed_groups
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sinks import NO_PLAN, Delivery, Sink, Target, TransactionPlan, partitioners
 from dbt.adapters.upsert_kafka.sinks import spark as spark_sink
@@ -72,7 +73,15 @@ def deliver(
         sink = _transaction_sink(options.sink_parallelism)
     else:
         sink = SparkSink("none" if options.sink_delivery_guarantee == "none" else "at-least-once", options.sink_parallelism)
+    plan = consumed_groups.with_groups(plan, admin, request)
     return replace(sink.deliver(placed, _target(admin, topic, request, plan)), records=messages)
+
+
+def commit_groups(topic: Topic, admin: KafkaAdminClient, request: Request, plan: TransactionPlan) -> None:
+    """Commit the consumer groups of a run that has nothing to write: it has read their messages."""
+    if request.groups:
+        plan = consumed_groups.with_groups(plan, admin, request)
+        _transaction_sink().commit_groups(_target(admin, topic, request, plan))
 
 
 def _target(admin: KafkaAdminClient, topic: Topic, request: Request, plan: TransactionPlan = NO_PLAN) -> Target:

@@ -127,6 +127,8 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
     if changes.to_write:
         placed = deliver.place(_records(spark, changes, layout, topic, request), run.partitioner, topic)
         delivery = deliver.deliver(placed, changes.messages, topic, admin, request, memory.in_transaction(result))
+    else:
+        deliver.commit_groups(topic, admin, request, memory.in_transaction(result))
 
     expose.expose(spark, layout, request, run.before)
     log = memory.close(replace(result, delivery=delivery))
@@ -216,7 +218,7 @@ def _publication(changes: Changes, request: Request, delivery: Delivery | None =
         unchanged=unchanged,
         dropped=changes[Kind.NULL],
         foreign=changes[Kind.FOREIGN],
-        **delivered(delivery),
+        **({} if is_preview else delivered(delivery, request)),
     )
 
 

@@ -14,7 +14,7 @@ from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.sinks import Delivery
+from dbt.adapters.upsert_kafka.sinks import Delivery, GroupCommit
 from dbt.adapters.upsert_kafka.sinks.partitioners import DEFAULT
 from dbt.adapters.upsert_kafka.state.record import Owner, Run
 from dbt.adapters.upsert_kafka.state.store import StateSettings
@@ -48,6 +48,8 @@ class Request:
     on_schema_change: str = "ignore"
     full_refresh: bool = False
     mode: Mode = "publish"
+    groups: tuple[GroupCommit, ...] = ()
+    """Consumer groups that the transaction of an exactly-once run commits: this model alone consumes their sources."""
     registry: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The profile's `schema_registry`."""
     folder: Path | None = None
@@ -77,6 +79,8 @@ class Delivered(AdapterResponse):
     partitions_written: int = 0
     offsets: dict[str, list[int]] | None = None
     """First and last offset written, by partition. Keys are strings and values lists, because dbt's events are JSON."""
+    groups: list[str] | None = None
+    """Consumer groups of sources that the transaction committed."""
     dry_run: bool = False
     """Nothing was published, and the counts are those of a run that publishes."""
 
@@ -106,9 +110,10 @@ class Appended(Delivered):
     """Rows without a key that on_null_key='drop' left out."""
 
 
-def delivered(delivery: Delivery | None) -> dict[str, Any]:
-    """The fields of `Delivered` as keyword arguments; none if nothing was written."""
+def delivered(delivery: Delivery | None, request: Request) -> dict[str, Any]:
+    """The fields of `Delivered` as keyword arguments, for a run that publishes."""
+    groups = {"groups": [commit.group for commit in request.groups]} if request.groups else {}
     if delivery is None:
-        return {}
+        return groups
     offsets = {str(partition): list(bounds) for partition, bounds in (delivery.offsets or {}).items()}
-    return {**asdict(delivery), "partitions_written": len(offsets), "offsets": offsets}
+    return {**asdict(delivery), **groups, "partitions_written": len(offsets), "offsets": offsets}

@@ -33,6 +33,22 @@ class StateWrite:
 
 
 @dataclass(frozen=True)
+class GroupCommit:
+    """Offsets of a source's consumer group that a transaction commits together with the records."""
+
+    source: str
+    """The source's name, for messages."""
+    group: str
+    before: Mapping[tuple[str, int], int]
+    """The group's offsets when the source determined what it reads, by topic and partition."""
+    offsets: Mapping[tuple[str, int], int]
+    """The end of what the source read: the group's offsets after the commit."""
+    is_empty: bool
+    """Whether the source read nothing."""
+    metadata: str = ""
+
+
+@dataclass(frozen=True)
 class TransactionPlan:
     """What a transaction does besides writing the records."""
 
@@ -40,6 +56,7 @@ class TransactionPlan:
     """Called when no older run can write any more, and before the first record: raises TopicMovedError if the topic is not as the
     run compared with it. None for a run that does not depend on what the topic contains."""
     state: StateWrite | None = None
+    groups: tuple[GroupCommit, ...] = ()
 
 
 NO_PLAN = TransactionPlan()

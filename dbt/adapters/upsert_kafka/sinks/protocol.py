@@ -30,7 +30,7 @@ from dbt.adapters.upsert_kafka.kafka_client.internals import (
 )
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 
-TRANSACTION, ALL_REPLICAS = 1, -1
+GROUP, TRANSACTION, ALL_REPLICAS = 0, 1, -1
 MAX_IN_FLIGHT = 5
 """Unacknowledged batches of a partition. A broker recognises a repeated batch only among a producer's last five."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
@@ -76,7 +76,7 @@ class Client:
         self.manager.cluster.config["allow_auto_create_topics"] = False
         if topic is not None:
             self.manager.cluster.add_topic(topic)
-        self._coordinators: dict[str, Any] = {}
+        self._coordinators: dict[tuple[int, str], Any] = {}
         try:
             self.manager.bootstrap(timeout_ms=min(timeout, BOOTSTRAP_SECONDS) * 1000)
         except BaseException:
@@ -108,7 +108,7 @@ class Client:
             # If one partition is refused, the answer for the others is "operation not attempted".
             return next((c for c in codes if c not in (0, errors.OperationNotAttemptedError.errno)), max(codes))
 
-        self._ask_coordinator(
+        self.ask_coordinator(
             producer.transactional_id,
             lambda: AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=producer.transactional_id,
@@ -150,7 +150,7 @@ class Client:
             latest: refuse unless this is the latest epoch, or a transaction is open. CONCURRENT_TRANSACTIONS is raised then.
         """
         names = {"producer_id": latest.producer_id, "producer_epoch": latest.epoch} if latest else {}
-        answer = self._ask_coordinator(
+        answer = self.ask_coordinator(
             transactional_id,
             lambda: InitProducerIdRequest(
                 transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, max_version=3, **names
@@ -161,7 +161,7 @@ class Client:
         return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
 
     def _end(self, producer: Producer, committed: bool) -> None:
-        self._ask_coordinator(
+        self.ask_coordinator(
             producer.transactional_id,
             lambda: EndTxnRequest(
                 transactional_id=producer.transactional_id,
@@ -179,40 +179,42 @@ class Client:
         while (left := until - self.now()) > 0:
             self.net.poll(timeout_ms=left * 1000)
 
-    def _ask_coordinator(
+    def ask_coordinator(
         self,
-        transactional_id: str,
+        name: str,
         request: Callable[[], Any],
         code: Callable[[Any], int],
         raises: tuple[type[errors.KafkaError], ...] = (),
+        key_type: int = TRANSACTION,
     ) -> Any:
-        """Send a request to the coordinator of a transactional id, again after each retriable error.
+        """Send a request to the coordinator of a transactional id or group, again after each retriable error.
 
         Args:
             request: makes the request.
             code: gets the error code from the answer.
             raises: retriable errors after which the caller decides what to do.
+            key_type: of the name.
         """
-        retry = Retry(self)
+        retry, key = Retry(self), (key_type, name)
         while True:
             try:
-                if transactional_id not in self._coordinators:
-                    self._coordinators[transactional_id] = self._find_coordinator(transactional_id)
-                answer = self._request(request(), self._coordinators[transactional_id])
+                if key not in self._coordinators:
+                    self._coordinators[key] = self._find_coordinator(*key)
+                answer = self._request(request(), self._coordinators[key])
                 check(code(answer))
                 return answer
             except errors.KafkaError as error:
                 if not isinstance(error, errors.ConcurrentTransactionsError):
-                    self._coordinators.pop(transactional_id, None)
+                    self._coordinators.pop(key, None)
                 if isinstance(error, raises):
                     raise
                 retry.after(error)
 
-    def _find_coordinator(self, transactional_id: str) -> Any:
+    def _find_coordinator(self, key_type: int, name: str) -> Any:
         node = self.manager.least_loaded_node()
-        answer = self._request(FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION, max_version=2), node)
+        answer = self._request(FindCoordinatorRequest(key=name, key_type=key_type, max_version=2), node)
         check(answer.error_code)
-        return self.manager.cluster.add_coordinator(answer, TRANSACTION, transactional_id)
+        return self.manager.cluster.add_coordinator(answer, key_type, name)
 
     def _request(self, request: Any, node: Any) -> Any:
         answer = self.manager.send(request, node_id=node)

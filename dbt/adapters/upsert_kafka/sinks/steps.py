@@ -1,4 +1,4 @@
-"""The steps of a transaction in their order: open, check, write, commit or abort, and what is repeated after which failure.
+"""The steps of a transaction in their order: open, check, write, group offsets, commit or abort, and what is repeated when.
 
 `Steps` uses neither Spark nor sockets: a subclass writes the records and connects. The sink's subclass is in `transaction`; the
 simulator of the tests has one whose network, clock and tasks are simulated.
@@ -16,7 +16,7 @@ from dbt.adapters.events.logging import AdapterLogger
 from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError, lacks
-from dbt.adapters.upsert_kafka.sinks import Delivery, Target
+from dbt.adapters.upsert_kafka.sinks import Delivery, Target, group_commit
 from dbt.adapters.upsert_kafka.sinks.protocol import Client
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS, Cause, Failure, classify
@@ -162,6 +162,8 @@ class Steps(ABC):
             try:
                 reports = self.write(producer)
                 delivery = self._delivery(reports)
+                for group in self._target.plan.groups:
+                    group_commit.commit_offsets(client, producer, group, self._target.kafka.user)
                 if reports:
                     self.write_state(client, producer, delivery)
             except BaseException as error:
@@ -170,7 +172,7 @@ class Steps(ABC):
                 if not isinstance(error, (*SPARK_ERRORS, KafkaError)):
                     raise
                 raise self._write_error(error, abort) from None
-            if reports:
+            if reports or self._target.plan.groups:
                 self._commit(client, producer)
         if reports:
             self.wait_until_visible(reports)

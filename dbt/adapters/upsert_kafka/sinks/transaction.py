@@ -72,6 +72,10 @@ class TransactionSink(Sink):
     def deliver(self, records: DataFrame, target: Target) -> Delivery:
         return self._transaction(target, records).deliver()
 
+    def commit_groups(self, target: Target) -> None:
+        """Commit the offsets of consumer groups in a transaction without records."""
+        self._transaction(target).deliver()
+
     def _transaction(self, target: Target, records: DataFrame | None = None) -> _Transaction:
         if target.transactional_id is None:
             raise ValueError("a transaction needs a transactional id")
@@ -90,7 +94,7 @@ class _Transaction(Steps):
     """The steps of one delivery, with Spark tasks that write.
 
     Args:
-        records: to deliver; None if the transaction is only recovered.
+        records: to deliver; None if the transaction is only recovered, or only commits the offsets of groups.
     """
 
     def __init__(
@@ -109,8 +113,7 @@ class _Transaction(Steps):
         return Client(self._arguments, self._timeout, state.topic if state else None)
 
     def prepare(self) -> None:
-        assert self._records is not None
-        if self._batches is None:
+        if self._batches is None and self._records is not None:
             self._batches = self.encode(self._records)
 
     def encode(self, records: DataFrame) -> DataFrame:
@@ -139,7 +142,8 @@ class _Transaction(Steps):
         writer.flush()
 
     def write(self, producer: Producer) -> list[Row]:
-        assert self._batches is not None
+        if self._batches is None:
+            return []
         spark = self._batches.sparkSession
         tasks = min(self._target.partitions, self._parallelism or _parallel_tasks(spark))
         by_task = self._batches.repartition(tasks, _task_key(spark, tasks)).sortWithinPartitions("task", "number")

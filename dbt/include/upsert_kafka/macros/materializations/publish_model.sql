@@ -16,7 +16,8 @@
   {%- endif -%}
 
   {%- set dry_run = var('upsert_kafka_dry_run', false) -%}
-  {%- set publication = adapter.publish(model, select, target_relation, topic, should_full_refresh(), dry_run) -%}
+  {%- set command = adapter.command(graph, selected_resources) -%}
+  {%- set publication = adapter.publish(model, select, target_relation, topic, should_full_refresh(), dry_run, command) -%}
   {% do store_result('main', response=publication) %}
   {%- if not dry_run -%}
     {% do adapter.apply_topic_grants(model, topic) %}
