@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import yaml
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 
 from tests.dbt_project import Outcome, Project
 from tests.functional.topic_writer import Message, write
@@ -37,6 +37,15 @@ def committed(broker: str, topic: str) -> int | None:
     try:
         at = admin.list_group_offsets({topic: [TopicPartition(topic, 0)]})[topic][TopicPartition(topic, 0)]
         return at.offset if at.offset >= 0 else None
+    finally:
+        admin.close()
+
+
+def commit(broker: str, topic: str, offset: int, metadata: str = "") -> None:
+    """Commit an offset as another client does."""
+    admin = KafkaAdminClient(bootstrap_servers=broker)
+    try:
+        admin.alter_group_offsets(topic, {TopicPartition(topic, 0): OffsetAndMetadata(offset, metadata, -1)})
     finally:
         admin.close()
 
@@ -116,6 +125,13 @@ def test_group_of_another_environment_is_refused(dbt_project: Callable[..., Proj
         assert refused.exit_code == 1 and f"group '{topic}' belongs to model events of project shop, environment dev" in text
         assert committed(broker, topic) == 1
         assert [record.value for record in read_topic(broker, f"{topic}_archive")] == [b"1"]
+        # The source runs, something else commits, and the consumers run: the group is left to the other one.
+        project.succeed("run", "--select", "events")
+        commit(broker, topic, 0)
+        moved = project.succeed("run", "--exclude", "events")
+        assert "something else has committed offsets for it since the source ran" in " ".join(moved.output.split())
+        assert committed(broker, topic) == 0
+        commit(broker, topic, 1, metadata="dbt-upsert-kafka: model events of another project")
         # A command that commits nothing may read.
         project.succeed("run", "--target", "ci", "--empty", "--select", "events")
         assert committed(broker, topic) == 1
