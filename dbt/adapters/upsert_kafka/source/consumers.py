@@ -26,16 +26,13 @@ class Consumers:
 
     models: tuple[str, ...] = ()
     """Models and snapshots that store rows of the source."""
-    through_tables: tuple[str, ...] = ()
-    """Those of `models` that read the source only through a table."""
     views: tuple[str, ...] = ()
     """Views through which a consumer reads the source."""
 
     def without(self, names: Iterable[str], nodes: Nodes) -> Consumers:
         """The consumers except models with one of these names: `orders`, `orders.v2`, or with the package `shop.orders`."""
-        left_out = {unique_id for unique_id in self.models if names_of(nodes[unique_id]) & set(names)}
-        models, through_tables = (tuple(m for m in some if m not in left_out) for some in (self.models, self.through_tables))
-        return Consumers(models, through_tables, self.views)
+        models = tuple(unique_id for unique_id in self.models if not names_of(nodes[unique_id]) & set(names))
+        return Consumers(models, self.views)
 
 
 def names_of(node: Mapping[str, Any]) -> set[str]:
@@ -47,10 +44,9 @@ def names_of(node: Mapping[str, Any]) -> set[str]:
 def consumers(source: str, nodes: Nodes) -> Consumers:
     """The consumers of a source."""
     children = _children(nodes)
-    all_models, views = _reached(source, children, nodes, (*STORE_NOTHING, BUILT_AGAIN))
-    direct, _ = _reached(source, children, nodes, STORE_NOTHING)
-    used = [v for v in views if _reached(v, children, nodes, STORE_NOTHING)[0]]
-    return Consumers(tuple(sorted(all_models)), tuple(sorted(all_models - direct)), tuple(sorted(used)))
+    models, views = _reached(source, children, nodes)
+    used = [view for view in views if _reached(view, children, nodes)[0]]
+    return Consumers(tuple(sorted(models)), tuple(sorted(used)))
 
 
 def sources(model: str, nodes: Nodes) -> list[str]:
@@ -69,8 +65,8 @@ def sources(model: str, nodes: Nodes) -> list[str]:
     return sorted(found)
 
 
-def _reached(start: str, children: Mapping[str, list[str]], nodes: Nodes, passed: tuple[str, ...]) -> tuple[set[str], set[str]]:
-    """Models that store rows, and views, which can be reached through the materializations `passed`."""
+def _reached(start: str, children: Mapping[str, list[str]], nodes: Nodes) -> tuple[set[str], set[str]]:
+    """Models that store rows, and views, which can be reached through views, ephemeral models and tables."""
     models: set[str] = set()
     views: set[str] = set()
     waiting, seen = [start], {start}
@@ -84,7 +80,7 @@ def _reached(start: str, children: Mapping[str, list[str]], nodes: Nodes, passed
                 models.add(child)
             elif kind == "view":
                 views.add(child)
-            if kind in passed:
+            if kind in (*STORE_NOTHING, BUILT_AGAIN):
                 waiting.append(child)
     return models, views
 
