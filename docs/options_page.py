@@ -49,8 +49,10 @@ Cloud or of Huawei DLI, as a map or as text. It has the same effect as setting t
 - An option that is set in two places to different values is an error. A WITH clause that mixes the two spellings is an error.
 - `connector` must match the materialization: `upsert-kafka` is `upsert_kafka`, `kafka` is `kafka`; both match `kafka_source`.
   Huawei's `connector.version` may be 0.10 or 0.11 and has no effect.
-- An unknown option in a WITH clause is an error; the message contains the nearest name. Unknown keys in `config()` are ignored,
-  with a warning if the key looks like a misspelt option.
+- An unknown option in a WITH clause is an error; the message contains the nearest name. A key in `config()` that
+  is nearly the name of an option is an error too: a misspelt guard would protect nothing. Other unknown keys are ignored; `meta`
+  is the place for keys of your own.
+- A dbt variable that begins with `upsert_kafka_` and does not exist is an error.
 - All options of a model are checked before anything is read or written. One error lists all problems.
 """
 

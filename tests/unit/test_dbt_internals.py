@@ -15,6 +15,7 @@ from dbt.adapters.base.impl import AdapterTrackingRelationInfo, BaseAdapter
 from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.spark.impl import SparkAdapter
 from dbt.adapters.spark.relation import SparkRelation
+from dbt.config.project import VarProvider
 from dbt.config.runtime import RuntimeConfig
 from dbt.context import providers
 from dbt.task import run
@@ -104,3 +105,9 @@ def test_compiled_python_model_has_the_class_that_is_called() -> None:
     assert "class dbtObj:\n    def __init__(self, load_df_function)" in macro, f"compiled Python models have no dbtObj. {MOVED}"
     scope: dict[str, Any] = {"dbtObj": lambda load: load, "model": lambda dbt, session: (dbt("orders"), session)}
     assert dbt_internals.call_python_model(scope, str.upper, "session") == ("ORDERS", "session")
+
+
+def test_variables_of_all_places_are_found() -> None:
+    assert "cli_vars" in {field.name for field in fields(RuntimeConfig)}, f"RuntimeConfig has no cli_vars. {MOVED}"
+    written: dict[str, Any] = {"a": 1, "shop": {"b": 2}, "c": 1}
+    assert dbt_internals.variables(SimpleNamespace(vars=VarProvider(written), cli_vars={"c": 3})) == {"a": 1, "b": 2, "c": 3}

@@ -30,6 +30,7 @@ __all__ = [
     "log_code_execution",
     "node_of",
     "target_name",
+    "variables",
     "view_text",
     "without_ref_filter",
 ]
@@ -150,6 +151,18 @@ def invocation_id() -> str:
     Missing: adapters get the id only inside of macros.
     """
     return get_invocation_id()
+
+
+def variables(config: Any) -> dict[str, Any]:
+    """All dbt variables by name: those of `--vars`, of dbt_project.yml, and those below the name of a package.
+
+    Why: a misspelt variable of this adapter is an error.
+    Missing: macros can ask for a variable by its name only, and adapters have no method for variables.
+    """
+    found: dict[str, Any] = {}
+    for name, value in config.vars.to_dict().items():
+        found |= value if isinstance(value, dict) else {name: value}
+    return found | dict(config.cli_vars)
 
 
 def target_name(config: Any) -> str:

@@ -34,7 +34,7 @@ from dbt.adapters.upsert_kafka.operations.adapter import OperationsAdapter, mode
 from dbt.adapters.upsert_kafka.operations.documentation import Publisher
 from dbt.adapters.upsert_kafka.operations.environment import former_topic
 from dbt.adapters.upsert_kafka.operations.transactional_groups import Command, transactional_groups
-from dbt.adapters.upsert_kafka.options import model_topics
+from dbt.adapters.upsert_kafka.options import model_topics, variables
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
 from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.publish import append, contracts, encode, memory, pipeline
@@ -96,8 +96,8 @@ class UpsertKafkaAdapter(OperationsAdapter):
 
     @available.parse(lambda *args, **kwargs: None)
     def check_options(self, model: dict[str, Any]) -> options.ModelOptions:
-        """Parse and check a model's options before any I/O, and log their warnings."""
-        parsed = model_options(model)
+        """Parse and check a model's options and the adapter's variables before any I/O, and log their warnings."""
+        parsed = model_options(model, variables.problems(dbt_internals.variables(self.config)))
         for warning in parsed.warnings:
             logger.warning(warning)
         return parsed
@@ -107,6 +107,11 @@ class UpsertKafkaAdapter(OperationsAdapter):
         """Return the full name of a topic: the name from generate_topic_name with the profile's prefix and suffix."""
         credentials: UpsertKafkaCredentials = self.config.credentials
         return credentials.topic_name(str(name).strip())
+
+    @available.parse(lambda *args, **kwargs: False)
+    def is_dry_run(self, value: Any) -> bool:
+        """Return the variable upsert_kafka_dry_run as a boolean: text of `--vars` may be 'false'."""
+        return variables.is_dry_run(value)
 
     @available.parse(lambda *args, **kwargs: None)
     def check_topic_is_unique(self, model: dict[str, Any], graph: dict[str, Any], generate_topic_name: Any) -> None:

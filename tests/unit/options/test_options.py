@@ -157,10 +157,23 @@ def test_custom_config_keys_give_no_warning() -> None:
         ("partitioner_class", "sink_partitioner_class"),
         ("primary_key", "unique_key"),
         ("csv_null_litteral", "csv_null_literal"),
+        ("max_delete", "max_deletes"),
+        ("max_deletions", "max_deletes"),
+        ("missing_key", "missing_keys"),
+        ("unique_keys", "unique_key"),
+        ("allow_emtpy", "allow_empty"),
+        ("on_schema_changes", "on_schema_change"),
+        ("grant", "grants"),
     ],
 )
-def test_misspelt_option_is_a_warning_with_the_nearest_name(key: str, near: str) -> None:
-    assert upsert(**{key: "x"}).warnings == (f"users: {key} is not an option and has no effect; did you mean {near}?",)
+def test_misspelt_option_is_an_error_with_the_nearest_name(key: str, near: str) -> None:
+    with pytest.raises(OptionsError, match=f"- {key}: is not an option; did you mean {near}"):
+        upsert(**{key: "x"})
+
+
+def test_misspelt_option_is_reported_together_with_other_errors() -> None:
+    with pytest.raises(OptionsError, match=r"(?s)users: 2 problems.*- max_delete: is not an option.*- topic='a b': must"):
+        upsert(topic="a b", max_delete=1)
 
 
 def test_huawei_name_in_config_is_a_warning() -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from dbt.adapters.upsert_kafka.errors import OptionsError
-from dbt.adapters.upsert_kafka.publish.contracts import Constraints, constraints, with_key
+from dbt.adapters.upsert_kafka.publish.contracts import Constraints, constraints, problems, with_key
 
 
 def model(enforced: bool = True, constraints: list[dict[str, Any]] | None = None, **config: Any) -> dict[str, Any]:
@@ -44,7 +41,7 @@ def test_unique_key_equal_to_primary_key_is_accepted() -> None:
 
 
 def test_unique_key_other_than_primary_key_is_refused() -> None:
-    with pytest.raises(
-        OptionsError, match=r"model users: unique_key is name, but the primary_key constraint is id\. Make them equal"
-    ):
-        with_key(model(unique_key="name"))
+    assert problems(model(unique_key="name")) == [
+        "unique_key is name, but the primary_key constraint is id; make them equal, or remove unique_key"
+    ]
+    assert problems(model(unique_key="ID")) == problems(model()) == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,9 +33,10 @@ Owned = list[dict[str, Any]]
 """`node` and `topic` of models that write to topics."""
 
 
-def model_options(model: Mapping[str, Any]) -> options.ModelOptions:
+def model_options(model: Mapping[str, Any], other_problems: Sequence[str] = ()) -> options.ModelOptions:
     """The options of a node."""
-    return options.parse(model["config"]["materialized"], model["name"], contracts.with_key(model))
+    problems = [*contracts.problems(model), *other_problems]
+    return options.parse(model["config"]["materialized"], model["name"], contracts.with_key(model), problems)
 
 
 class OperationsAdapter(dbt_internals.SparkAdapterHooks):

@@ -80,14 +80,17 @@ class ModelOptions:
         return self.materialization == KAFKA and self.update_mode == "append"
 
 
-def parse(materialization: str, model_name: str, config: Mapping[str, Any]) -> ModelOptions:
+def parse(materialization: str, model_name: str, config: Mapping[str, Any], other_problems: Sequence[str] = ()) -> ModelOptions:
     """Read and check the options in dbt's `model.config`.
+
+    Args:
+        other_problems: of the model's variables and constraints, to be reported in the same error.
 
     Raises:
         OptionsError: lists every problem, one per line.
     """
     checked = check(materialization, dialects.collect(materialization, config))
-    _raise(model_name, checked.problems)
+    _raise(model_name, [*checked.problems, *other_problems])
     known = {f.name for f in fields(ModelOptions)}
     values = {name: value for name, value in checked.values.items() if name in known and value is not None}
     warnings = tuple(f"{model_name}: {warning}" for warning in checked.warnings)

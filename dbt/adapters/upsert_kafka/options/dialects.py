@@ -106,6 +106,13 @@ HUAWEI: Mapping[str, Known] = {name: o for o in OPTIONS for name in o.huawei if 
 }
 CONFIG: Mapping[str, Known] = {underscored(name): known for name, known in FLINK.items()} | {o.name: o for o in OPTIONS}
 
+# dbt's own configs that decide what is published, or who may read it.
+_DBT_GUARDS = ("contract", "full_refresh", "grants", "on_schema_change")
+_NAMES = (*CONFIG, *_DBT_GUARDS)
+
+NEAR_MISS = 0.8
+"""How similar a name must be to an option's to be refused as a misspelling. Users' own keys are less similar."""
+
 _FAMILIES = {"Flink's": (FLINK, "connector", "properties."), "Huawei DLI's": (HUAWEI, "connector.type", "connector.properties.")}
 
 
@@ -150,14 +157,15 @@ def _config_key(materialization: str, key: str, raw: Any, found: Collected) -> N
     elif key in HUAWEI or key.startswith(("connector.", "connector_")) or key == "connector":
         found.warnings.append(f"{key} has no effect in config(); set it in with_options")
     elif near := _near_miss(name):
-        found.warnings.append(f"{key} is not an option and has no effect; did you mean {near}?")
+        found.problems.append(f"{key}: is not an option; did you mean {near}? A key of your own belongs under meta")
 
 
 def _near_miss(name: str) -> str | None:
+    """The option that `name` is probably meant to be. A misspelt guard such as `max_delete` would protect nothing."""
     if name == "primary_key":
         return "unique_key"
     endings = [known for known in CONFIG if len(name) >= 8 and known.endswith("_" + name)]
-    return nearest(name.lower(), CONFIG, cutoff=0.85) or (endings[0] if len(endings) == 1 else None)
+    return nearest(name.lower(), _NAMES, NEAR_MISS) or (endings[0] if len(endings) == 1 else None)
 
 
 def _property(name: str, place: str, raw: Any) -> Setting:

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.errors import OptionsError, count_of
+from dbt.adapters.upsert_kafka.errors import count_of
 from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
@@ -43,18 +43,20 @@ def constraints(model: Mapping[str, Any]) -> Constraints:
 def with_key(model: Mapping[str, Any]) -> dict[str, Any]:
     """The model's config, with the primary_key constraint as unique_key if that is not set."""
     config = dict(model["config"])
-    key, unique_key = constraints(model).primary_key, config.get("unique_key")
-    if not key:
-        return config
-    if not unique_key:
-        return {**config, "unique_key": list(key)}
+    key = constraints(model).primary_key
+    return {**config, "unique_key": list(key)} if key and not config.get("unique_key") else config
+
+
+def problems(model: Mapping[str, Any]) -> list[str]:
+    """Constraints that contradict the model's config, one sentence each."""
+    key, unique_key = constraints(model).primary_key, model["config"].get("unique_key")
+    if not key or not unique_key:
+        return []
     columns = [unique_key] if isinstance(unique_key, str) else list(unique_key)
-    if [name.lower() for name in columns] != [name.lower() for name in key]:
-        raise OptionsError(
-            f"model {model['name']}: unique_key is {', '.join(columns)}, but the primary_key constraint is {', '.join(key)}. "
-            "Make them equal, or remove unique_key."
-        )
-    return config
+    if [str(name).lower() for name in columns] == [name.lower() for name in key]:
+        return []
+    listed, constrained = ", ".join(map(str, columns)), ", ".join(key)
+    return [f"unique_key is {listed}, but the primary_key constraint is {constrained}; make them equal, or remove unique_key"]
 
 
 class NullCount:

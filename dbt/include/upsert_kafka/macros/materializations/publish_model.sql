@@ -15,7 +15,7 @@
     {%- set select = get_select_subquery(compiled_code) -%}
   {%- endif -%}
 
-  {%- set dry_run = var('upsert_kafka_dry_run', false) -%}
+  {%- set dry_run = adapter.is_dry_run(var('upsert_kafka_dry_run', false)) -%}
   {%- set command = adapter.command(graph, selected_resources) -%}
   {%- set publication = adapter.publish(model, select, target_relation, topic, should_full_refresh(), dry_run, command) -%}
   {% do store_result('main', response=publication) %}
