@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dbt_common.events.event_manager import EventManager
+from dbt_common.events.event_manager_client import ctx_set_event_manager, get_event_manager
 from pyspark.sql import SparkSession
 
 from tests.dbt_project import QUICK_JVM, Project
@@ -145,3 +147,15 @@ def dbt_project(tmp_path: Path, broker: str, schema_name: str) -> Callable[..., 
         return Project(tmp_path / name, **settings).write(files)
 
     return make
+
+
+@pytest.fixture
+def warnings() -> Iterator[list[str]]:
+    """The warnings that are given to dbt during the test, in this process."""
+    found: list[str] = []
+    manager = EventManager()
+    manager.add_callback(lambda message: found.append(message.data.base_msg) if message.info.level == "warn" else None)
+    previous = get_event_manager()
+    ctx_set_event_manager(manager)
+    yield found
+    ctx_set_event_manager(previous)

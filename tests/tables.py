@@ -50,7 +50,8 @@ class Table:
 
     def publish(self, rows: Rows | DataFrame | str, columns: str | None = None, **config: Any) -> Any:
         """Publish rows, a DataFrame or a SELECT. Keywords are options of the model, or fields of the Request."""
-        of_request = ("full_refresh", "mode", "registry", "on_schema_change", "not_null", "owner", "run", "state", "groups")
+        of_constraints, of_run = ("not_null", "checks", "on_schema_change"), ("full_refresh", "mode", "owner", "run", "time_zone")
+        of_request = (*of_constraints, *of_run, "registry", "state", "groups")
         request = {name: config.pop(name) for name in of_request if name in config}
         settings = {**self.options, **config}
         parsed = options.parse(self.materialization, "users", {"materialized": self.materialization, **settings})

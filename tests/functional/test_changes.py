@@ -180,8 +180,7 @@ def test_foreign_keys_are_counted_and_kept_unless_delete_is_set(table: Table) ->
     assert set(table.latest()) == {json_key(1)}
 
 
-def test_concurrent_write_is_reported(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    warnings: list[str] = []
+def test_concurrent_write_is_reported(table: Table, monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> None:
     table.publish([ANN])
     check = guards.check
 
@@ -190,7 +189,6 @@ def test_concurrent_write_is_reported(table: Table, monkeypatch: pytest.MonkeyPa
         return check(*arguments)
 
     monkeypatch.setattr(guards, "check", another_writer)
-    monkeypatch.setattr(pipeline.logger, "warning", warnings.append)
     assert table.publish([(1, "an")]).updated == 1
     moved = r"was written to by another producer \(partitions 1\) during each of 3 comparisons. Nothing was written by this run"
     with pytest.raises(GuardError, match=moved):

@@ -146,11 +146,7 @@ def small_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_snapshots")
-def test_topic_is_right_without_a_snapshot_if_the_name_of_the_snapshot_is_taken(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(snapshots.logger, "warning", warnings.append)
+def test_topic_is_right_without_a_snapshot_if_the_name_of_the_snapshot_is_taken(table: Table, warnings: list[str]) -> None:
     create_users_table(table.spark, table.relation.snapshot_table)
     table.publish([ANN])
     assert str(table.publish([BOB])) == "+1 ~0 -1 =0"

@@ -13,7 +13,6 @@ from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.operations.drop_environment import drop_environment
 from dbt.adapters.upsert_kafka.operations.environment import Environment, TopicModel
 from dbt.adapters.upsert_kafka.operations.orphans import Orphans, Relations
-from dbt.adapters.upsert_kafka.publish import memory
 from dbt.adapters.upsert_kafka.state.record import StateRecord
 from dbt.adapters.upsert_kafka.state.store import StateSettings, StateStore
 from tests.tables import Table
@@ -93,11 +92,7 @@ def test_drop_keeps_a_view_of_the_user_with_the_name_of_the_relation(owned: Tabl
     assert relations(owned) == {"users"}
 
 
-def test_model_with_a_new_topic_keeps_the_old_one_and_warns(
-    owned: Table, admin: KafkaAdminClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(memory.logger, "warning", warnings.append)
+def test_model_with_a_new_topic_keeps_the_old_one_and_warns(owned: Table, admin: KafkaAdminClient, warnings: list[str]) -> None:
     old, owned.topic = owned.topic, f"{owned.topic}.new"
     owned.publish([(1, "ann")])
     [warning] = [text for text in warnings if "former topic" in text]

@@ -16,7 +16,6 @@ from dbt.adapters.upsert_kafka.credentials import DEFAULT_STATE_TOPIC
 from dbt.adapters.upsert_kafka.errors import GuardError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import groups, topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
-from dbt.adapters.upsert_kafka.publish import memory
 from dbt.adapters.upsert_kafka.source import slices
 from dbt.adapters.upsert_kafka.state.store import StateSettings
 from tests.secured import SecuredCluster, export
@@ -141,10 +140,8 @@ def test_without_rights_on_the_state_topic_a_run_may_only_add(stateless: TableWi
 
 
 def test_with_read_but_not_write_owners_are_checked_and_a_warning_is_logged(
-    stateless: TableWithoutState, monkeypatch: pytest.MonkeyPatch
+    stateless: TableWithoutState, warnings: list[str]
 ) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(memory.logger, "warning", warnings.append)
     with stateless.cluster.admin() as admin:
         topics.create(admin, stateless.state_topic, topics.TopicSettings(1, 1))
     stateless.allow("READ", name=stateless.state_topic)

@@ -305,9 +305,8 @@ def test_run_killed_between_claim_data_and_closing_record_is_completed_by_the_ne
 
 
 def test_closing_record_that_fails_is_a_warning_and_the_next_run_reads_the_topic(
-    table: Table, monkeypatch: pytest.MonkeyPatch
+    table: Table, monkeypatch: pytest.MonkeyPatch, warnings: list[str]
 ) -> None:
-    warnings: list[str] = []
     table.publish([ANN])
     with monkeypatch.context() as patched:
 
@@ -315,7 +314,6 @@ def test_closing_record_that_fails_is_a_warning_and_the_next_run_reads_the_topic
             raise StateError("the state record could not be written")
 
         patched.setattr(StateStore, "put", fail)
-        patched.setattr(memory.logger, "warning", warnings.append)
         table.publish([ANN, BOB])
     assert warnings == ["model users: published, but the state record could not be written"]
     assert str(table.publish([ANN, BOB])) == "+0 ~0 -0 =2"

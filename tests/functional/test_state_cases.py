@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import GuardError
-from dbt.adapters.upsert_kafka.publish import append, buckets, compare, snapshots
+from dbt.adapters.upsert_kafka.publish import buckets, snapshots
 from tests.services import read_topic
 from tests.tables import Table, json_key, json_value
 
@@ -132,11 +132,7 @@ def test_null_value_of_row_to_delete_is_allowed(raw_table: RawTable) -> None:
     assert raw_table.latest() == {b"b": b"2"}
 
 
-def test_appended_null_value_is_written_with_warning_if_topic_is_compacted(
-    raw_table: RawTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(append.logger, "warning", warnings.append)
+def test_appended_null_value_is_written_with_warning_if_topic_is_compacted(raw_table: RawTable, warnings: list[str]) -> None:
     raw_table.publish([("a", "1"), ("b", None)], topic_config={"cleanup.policy": "compact"})
     assert raw_table.latest() == {b"a": b"1"}
     assert (b"b", None) in [(record.key, record.value) for record in raw_table.records()]
@@ -146,10 +142,8 @@ def test_appended_null_value_is_written_with_warning_if_topic_is_compacted(
 
 
 def test_appended_null_value_is_written_without_warning_if_topic_is_not_compacted(
-    raw_table: RawTable, monkeypatch: pytest.MonkeyPatch
+    raw_table: RawTable, warnings: list[str]
 ) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(append.logger, "warning", warnings.append)
     raw_table.publish([("a", None)])
     assert [(record.key, record.value) for record in raw_table.records()] == [(b"a", None)]
     assert warnings == []
@@ -249,9 +243,7 @@ def test_foreign_key_in_two_partitions_is_kept(table: Table) -> None:
     assert [value for (key, _), value in last_by_partition(table).items() if key == b"foreign"] == [None, None]
 
 
-def test_key_in_two_partitions_is_reported_until_old_values_are_deleted(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    warnings: list[str] = []
-    monkeypatch.setattr(compare.logger, "warning", warnings.append)
+def test_key_in_two_partitions_is_reported_until_old_values_are_deleted(table: Table, warnings: list[str]) -> None:
     table.publish([ANN, BOB])
     table.write_by_hand((json_key(1), json_value(ANN), 1 - partition_of(table, json_key(1))))
     table.publish([ANN, BOB])

@@ -9,18 +9,15 @@ from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
-from dbt.adapters.upsert_kafka.publish import pipeline
 from tests.tables import Table
 
 
 def test_existing_topic_with_other_settings_gives_warnings_and_is_not_altered(
-    table: Table, broker: str, monkeypatch: pytest.MonkeyPatch
+    table: Table, broker: str, warnings: list[str]
 ) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker)
     admin.create_topics({table.topic: {"num_partitions": 3, "replication_factor": 1, "configs": {"cleanup.policy": "delete"}}})
     admin.close()
-    warnings: list[str] = []
-    monkeypatch.setattr(pipeline.logger, "warning", warnings.append)
     assert table.publish([(1, "ann")]).inserted == 1
     assert len(warnings) == 2
     assert "has cleanup.policy=delete: it is not compacted" in warnings[0]

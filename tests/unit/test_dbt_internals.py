@@ -18,6 +18,8 @@ from dbt.adapters.spark.relation import SparkRelation
 from dbt.config.project import VarProvider
 from dbt.config.runtime import RuntimeConfig
 from dbt.context import providers
+from dbt.contracts.graph.nodes import ModelNode
+from dbt.parser.schemas import ModelPatchParser
 from dbt.task import run
 
 from dbt.adapters.upsert_kafka import dbt_internals
@@ -111,3 +113,12 @@ def test_variables_of_all_places_are_found() -> None:
     assert "cli_vars" in {field.name for field in fields(RuntimeConfig)}, f"RuntimeConfig has no cli_vars. {MOVED}"
     written: dict[str, Any] = {"a": 1, "shop": {"b": 2}, "c": 1}
     assert dbt_internals.variables(SimpleNamespace(vars=VarProvider(written), cli_vars={"c": 3})) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_parser_knows_that_topics_enforce_constraints() -> None:
+    dbt_internals.declare_enforced_constraints(("upsert_kafka", "kafka"))
+    enforces = ModelNode.materialization_enforces_constraints.fget  # type: ignore[attr-defined]
+    found = {kind: enforces(SimpleNamespace(config=SimpleNamespace(materialized=kind))) for kind in ("kafka", "table", "view")}
+    assert found == {"kafka": True, "table": True, "view": False}, MOVED
+    source = inspect.getsource(ModelPatchParser._validate_constraint_prerequisites)
+    assert "not model_node.materialization_enforces_constraints" in source, f"dbt-core warns elsewhere. {MOVED}"

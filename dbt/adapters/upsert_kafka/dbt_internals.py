@@ -6,8 +6,9 @@ release of dbt moved one of these parts.
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from dbt.adapters.__about__ import version as base_version
@@ -24,6 +25,7 @@ __all__ = [
     "ConnectionManagerHooks",
     "SparkAdapterHooks",
     "call_python_model",
+    "declare_enforced_constraints",
     "invocation_id",
     "is_deferred_run",
     "is_partial_run",
@@ -151,6 +153,22 @@ def invocation_id() -> str:
     Missing: adapters get the id only inside of macros.
     """
     return get_invocation_id()
+
+
+def declare_enforced_constraints(materializations: Sequence[str]) -> None:
+    """Declare to dbt's parser that these materializations enforce constraints, as tables do.
+
+    Why: the parser warns that constraints "will be ignored", which is wrong here, and an error with --warn-error.
+    Missing: the list of materializations is a constant of dbt-core. Without dbt-core, there is no parser.
+    """
+    nodes = sys.modules.get("dbt.contracts.graph.nodes")
+    if nodes is None or hasattr(nodes.ModelNode, "_upsert_kafka_enforces"):
+        return
+    enforces = nodes.ModelNode.materialization_enforces_constraints.fget
+    nodes.ModelNode._upsert_kafka_enforces = tuple(materializations)
+    nodes.ModelNode.materialization_enforces_constraints = property(
+        lambda node: node.config.materialized in materializations or enforces(node)
+    )
 
 
 def variables(config: Any) -> dict[str, Any]:

@@ -20,6 +20,10 @@ class GuardError(UpsertKafkaError):
     """A change was refused; the topic is unchanged."""
 
 
+class WarningError(UpsertKafkaError):
+    """A warning that the flags of dbt make an error; nothing was written."""
+
+
 class KafkaUnreachableError(UpsertKafkaError):
     """No broker answered, or none accepted the client."""
 

@@ -24,6 +24,7 @@ from dbt.adapters.upsert_kafka.catalog import views
 from dbt.adapters.upsert_kafka.column import UpsertKafkaColumn
 from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.dbt_warnings import warn, warn_about
 from dbt.adapters.upsert_kafka.debug import report
 from dbt.adapters.upsert_kafka.errors import DeliveryError, GuardError
 from dbt.adapters.upsert_kafka.formats.records import Records
@@ -36,14 +37,14 @@ from dbt.adapters.upsert_kafka.operations.environment import former_topic
 from dbt.adapters.upsert_kafka.operations.transactional_groups import Command, transactional_groups
 from dbt.adapters.upsert_kafka.options import model_topics, variables
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
-from dbt.adapters.upsert_kafka.options.table import KAFKA
+from dbt.adapters.upsert_kafka.options.table import KAFKA, SINKS
 from dbt.adapters.upsert_kafka.publish import append, contracts, encode, memory, pipeline
 from dbt.adapters.upsert_kafka.publish.request import Publication, Request
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import GroupCommit
 from dbt.adapters.upsert_kafka.source import source
 from dbt.adapters.upsert_kafka.source.source import Reading
-from dbt.adapters.upsert_kafka.spark import merge, python_models, seeds
+from dbt.adapters.upsert_kafka.spark import merge, python_models, seeds, time_zone
 from dbt.adapters.upsert_kafka.sql import quote_literal
 
 logger = AdapterLogger("upsert_kafka")
@@ -77,6 +78,7 @@ class UpsertKafkaAdapter(OperationsAdapter):
         self._publishers: dict[tuple[str, str], Any] = {}
         self._model_topics: ModelTopics | None = None
         _handle_sigterm_like_ctrl_c()
+        dbt_internals.declare_enforced_constraints(SINKS)
         # `dbt debug` outside of a project has only a profile.
         UpsertKafkaCredentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
 
@@ -98,8 +100,9 @@ class UpsertKafkaAdapter(OperationsAdapter):
     def check_options(self, model: dict[str, Any]) -> options.ModelOptions:
         """Parse and check a model's options and the adapter's variables before any I/O, and log their warnings."""
         parsed = model_options(model, variables.problems(dbt_internals.variables(self.config)))
-        for warning in parsed.warnings:
-            logger.warning(warning)
+        warn(*parsed.warnings)
+        if parsed.materialization in SINKS:
+            warn_about(model["name"], contracts.warnings(model, parsed.unique_key))
         return parsed
 
     @available
@@ -143,7 +146,8 @@ class UpsertKafkaAdapter(OperationsAdapter):
             command: of `command`.
         """
         handle = self._handle()
-        parsed = self._sink_options(model)
+        spark = handle.spark
+        parsed, constraints = self._sink_options(model), contracts.constraints(model)
         with self.connections.exception_handler(sql):
             request = Request(
                 model=model["name"],
@@ -157,15 +161,16 @@ class UpsertKafkaAdapter(OperationsAdapter):
                 registry=self.config.credentials.schema_registry,
                 on_schema_change=model["config"].get("on_schema_change") or "ignore",
                 folder=UpsertKafkaCredentials.project_root,
-                not_null=contracts.constraints(model).not_null,
+                not_null=constraints.not_null,
+                checks=constraints.checks,
                 comments=_comments(model),
+                time_zone=str(spark.conf.get(time_zone.SETTING)),
                 owner=self._owner(model),
                 run=self._run(),
                 state=self._state_settings(),
                 mode="check" if dbt_internals.is_partial_run(self.config) else "preview" if dry_run else "publish",
             )
             run = append.append if parsed.appends else pipeline.publish
-            spark = handle.spark
             groups = self._transactional_groups(model, request, command)
             rows = python_models.rows(spark, model["name"], sql) if model["language"] == "python" else spark.sql(sql)
             if groups != self._transactional_groups(model, request, command):
@@ -308,13 +313,24 @@ class UpsertKafkaAdapter(OperationsAdapter):
             return source.expose(self._handle().spark, sql, self._source_layout(model, parsed), request)
 
     @available.parse(lambda *args, **kwargs: None)
+    def check_topic_grants(self, model: dict[str, Any], topic: str) -> None:
+        """Check the model's `grants` before anything is written, and warn if the cluster has no ACLs; see `acls`."""
+        if self._principals(model) is not None:
+            with self._kafka(model_options(model)).admin() as admin:
+                warn_about(model["name"], acls.warnings(admin, topic))
+
+    @available.parse(lambda *args, **kwargs: None)
     def apply_topic_grants(self, model: dict[str, Any], topic: str) -> None:
         """Apply the model's `grants` to the topic; see `acls`."""
-        principals = acls.check(model["name"], model["config"].get("grants") or {})
-        if principals is not None and not dbt_internals.is_partial_run(self.config):
+        principals = self._principals(model)
+        if principals is not None:
             with self._kafka(model_options(model)).admin() as admin:
-                for warning in acls.apply(admin, topic, principals):
-                    logger.warning(f"{model['name']}: {warning}")
+                acls.apply(admin, topic, principals)
+
+    def _principals(self, model: Mapping[str, Any]) -> list[str] | None:
+        """Who may read the model's topic; None if the model has no `grants`, or if this run writes nothing."""
+        principals = acls.check(model["name"], model["config"].get("grants") or {})
+        return None if dbt_internals.is_partial_run(self.config) else principals
 
     def debug_query(self) -> None:
         credentials = self.config.credentials
@@ -335,7 +351,7 @@ class UpsertKafkaAdapter(OperationsAdapter):
             return
         topic = former_topic(self._environment(), self._cluster(), node.schema, node.alias)
         if topic is not None:
-            logger.warning(
+            warn(
                 f"{node.name}: is a {kind} now; its topic '{topic}' is not deleted. "
                 "Find such topics with dbt run-operation orphan_topics."
             )

@@ -12,6 +12,7 @@ from typing import Any
 from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
 
+from dbt.adapters.upsert_kafka.dbt_warnings import warn_after_write
 from dbt.adapters.upsert_kafka.errors import OptionsError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import groups
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
@@ -118,13 +119,13 @@ def _commit_one(admin: KafkaAdminClient, candidate: _Candidate, nodes: Nodes, in
         return
     not_committed = f"source {source.name}: the offsets of group '{read.group}' are not committed: "
     if reasons := reasons_to_hold(candidate.consumers, nodes, invocation):
-        log = logger.warning if read.slice.offsets else logger.debug
+        log = warn_after_write if read.slice.offsets else logger.debug
         log(
             f"{not_committed}{', '.join(reasons)}. The next run of the source reads the same messages again. "
             "`commit_without` of the source names models that do not hold the group back"
         )
     elif read.has_moved(current):
-        logger.warning(
+        warn_after_write(
             f"{not_committed}something else has committed offsets for it since the source ran. "
             "Use a group.id that nothing else uses"
         )
@@ -139,4 +140,4 @@ def _warn_about_unknown_names(source: GroupSource, found: Consumers, nodes: Node
         if name not in known:
             near = nearest(name, known)
             hint = f"; did you mean {near}?" if near else ""
-            logger.warning(f"source {source.name}: commit_without names '{name}', which does not select from this source{hint}")
+            warn_after_write(f"source {source.name}: commit_without names '{name}', which does not select from this source{hint}")

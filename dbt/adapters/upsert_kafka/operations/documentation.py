@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.column import SparkColumn
 from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
@@ -18,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from dbt.adapters.upsert_kafka.catalog import views
 from dbt.adapters.upsert_kafka.catalog.reading import METADATA
+from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.formats import records
 from dbt.adapters.upsert_kafka.kafka_client import topics
@@ -28,8 +28,6 @@ from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.state.record import StateRecord, time_text
-
-logger = AdapterLogger("upsert_kafka")
 
 DESCRIPTIONS = {
     "topic": "the Kafka topic that this relation shows",
@@ -114,7 +112,7 @@ def _topic_statistics(spark: SparkSession, relation: UpsertKafkaRelation, publis
             if record is not None and trusted(store, admin, record).owner is not None:
                 found = topics.statistics(admin, record.topic)
     except (UpsertKafkaError, KafkaError) as error:
-        logger.warning(f"{relation}: the statistics of its topic are missing in the catalog: {error}")
+        warn(f"{relation}: the statistics of its topic are missing in the catalog: {error}")
     if record is None:
         return {}
     schemas = _avro_schemas(views.columns(spark, relation), record.topic, options)

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka.dbt_warnings import warn_about
 from dbt.adapters.upsert_kafka.errors import GuardError
-from dbt.adapters.upsert_kafka.formats.records import KEY, NULL_KEY, PARTITION, VALUE, extras, size
+from dbt.adapters.upsert_kafka.formats.records import KEY, NULL_KEY, PARTITION, VALUE, Records, extras, size
 from dbt.adapters.upsert_kafka.kafka_client import topics
-from dbt.adapters.upsert_kafka.publish import contracts, deliver, encode, expose, guards
-from dbt.adapters.upsert_kafka.publish.memory import Result, recall
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.publish import announce, contracts, deliver, encode, expose, guards, schema_changes
+from dbt.adapters.upsert_kafka.publish.memory import Result, layout_of, recall
 from dbt.adapters.upsert_kafka.publish.request import Appended, Request, delivered
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, release_checkpoints
 from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
-
-logger = AdapterLogger("upsert_kafka")
+from dbt.adapters.upsert_kafka.state.record import Layout
 
 
 @release_checkpoints()
@@ -37,6 +37,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         rows: the model's SELECT, not yet executed.
     """
     topics.check_name(request.topic)
+    schema_changes.check_mode(request.model, request.on_schema_change)
     layout = encode.layout_of(rows, request)
     partitioner = deliver.partitioner_of(request)
     before = views.prepare(spark, request.model, request.relation)
@@ -45,9 +46,9 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         return Appended(_message="checked, nothing appended", topic=request.topic)
 
     metrics = ObservedMetrics()
-    null_count = contracts.NullCount(request.not_null)
+    violations = contracts.ViolationCount(request.not_null, request.checks)
     encoded = metrics.observe(
-        layout.encode(null_count.observe(rows), request.options),
+        layout.encode(violations.observe(rows), request.options),
         F.count_if(~F.col(NULL_KEY)).alias("rows"),
         F.count_if(NULL_KEY).alias("nulls"),
         F.count_if(~F.col(NULL_KEY) & F.col(KEY).isNotNull() & F.col(VALUE).isNull()).alias("tombstones"),
@@ -56,7 +57,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     events = checkpoint(encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)))
     count, nulls = metrics.values["rows"], metrics.values["nulls"]
 
-    _check(request, null_count.violations(), nulls)
+    _check(request, violations.violations(), nulls)
     if request.mode == "preview":
         return Appended(
             _message=f"dry run, nothing appended: +{count}", topic=request.topic, dry_run=True, appended=count, dropped=nulls
@@ -68,16 +69,14 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
             deliver.recover(admin, topic, request)
         memory = recall(admin, topic, request)
         deliver.check_size(admin, topic, metrics.values["largest"] or 0, request)
+        _announce(memory.trusted.layout, layout_of(layout, request.time_zone), request)
+        warn_about(request.model, _warnings(topic, layout, metrics.values["tombstones"], request))
+        memory = memory.prepared()
         is_created = False
         if topic is None:
             topic, is_created = topics.create_unless_exists(admin, request.topic, request.topic_settings)
-            memory = memory if is_created else recall(admin, topic, request)
-        else:
-            for difference in topics.differences(topic, request.topic_settings):
-                logger.warning(f"model {request.model}: {difference}")
+            memory = memory if is_created else recall(admin, topic, request).prepared()
         topics.check_rights(topic, "WRITE")
-        if warning := guards.appended_tombstones(metrics.values["tombstones"], topic, layout):
-            logger.warning(f"model {request.model}: {warning}")
         memory = memory.claim(topic, is_created)
         result = Result(topic, layout)
         delivery = None
@@ -96,6 +95,22 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         dropped=nulls,
         **delivered(delivery, request),
     )
+
+
+def _announce(before: Layout | None, now: Layout, request: Request) -> None:
+    """Announce other columns or another format to consumers, or refuse them, by the model's on_schema_change."""
+    if request.on_schema_change == schema_changes.FAIL and not request.full_refresh:
+        schema_changes.check(request.model, before, now)
+    change = announce.layout_change(before, now, request.topic)
+    warn_about(request.model, [change] if change else [])
+
+
+def _warnings(topic: Topic | None, layout: Records, tombstones: int, request: Request) -> list[str]:
+    """Warnings about the topic, which may not exist yet."""
+    settings = request.topic_settings
+    policy = topic.cleanup_policy if topic else settings.config.get("cleanup.policy")
+    deletes = guards.appended_tombstones(tombstones, request.topic, policy, layout)
+    return [*(topics.differences(topic, settings) if topic else ()), *([deletes] if deletes else ())]
 
 
 def _check(request: Request, broken: list[str], nulls: int) -> None:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 
-from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, SparkSession
 
+from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import count_of
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
 from dbt.adapters.upsert_kafka.formats.records import Records
@@ -31,8 +31,6 @@ from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.publish.snapshots import Snapshot
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, lazy_checkpoint
 from dbt.adapters.upsert_kafka.state.record import Log
-
-logger = AdapterLogger("upsert_kafka")
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Inputs:
 
     def checkpointed(self) -> Inputs:
         """The same rows for several queries. A lazy checkpoint saves a pass, but loses the metrics of not_null constraints."""
-        rows = checkpoint(self.encoded) if self.request.not_null else lazy_checkpoint(self.encoded)
+        rows = checkpoint(self.encoded) if self.request.not_null or self.request.checks else lazy_checkpoint(self.encoded)
         return replace(self, encoded=rows)
 
 
@@ -168,7 +166,7 @@ def _with_topic(inputs: Inputs, topic: Topic, next_snapshot: NextSnapshot | None
         return Comparison(changes, next_snapshot)
     number = changes.stale_values
     cleanup = f" The run writes {count_of(number, 'tombstone')} for the other values." if number else ""
-    logger.warning(
+    warn(
         f"model {request.model}: {count_of(changes.split_keys, 'key', 'has', 'have')} values in more than one partition of "
         f"topic '{topic.name}', because another writer placed them there or partitions were added. The value with the "
         f"latest timestamp is compared.{cleanup}"

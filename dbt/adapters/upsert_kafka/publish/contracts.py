@@ -1,20 +1,35 @@
-"""The constraints of a model's contract that a topic can keep: not_null and primary_key.
+"""The constraints of a model's contract that a topic can keep: not_null, check and primary_key. Others give a warning.
 
 Leaves names and types of columns to dbt's own check, and duplicates and nulls in the key to `guards`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType
 
-from dbt.adapters.upsert_kafka.errors import count_of
+from dbt.adapters.upsert_kafka.errors import OptionsError, count_of
 from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 from dbt.adapters.upsert_kafka.sql import quote_identifier
+
+ENFORCED = ("check", "not_null", "primary_key")
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check constraint: a SQL condition that no row may violate. As in SQL, NULL does not violate it."""
+
+    expression: str
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return f"check constraint {self.name} ({self.expression})" if self.name else f"check constraint ({self.expression})"
 
 
 @dataclass(frozen=True)
@@ -23,11 +38,12 @@ class Constraints:
 
     not_null: tuple[str, ...] = ()
     primary_key: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
 
 
 def constraints(model: Mapping[str, Any]) -> Constraints:
-    """The not_null and primary_key constraints of the columns and of the model."""
-    if not (model["config"].get("contract") or {}).get("enforced"):
+    """The not_null, check and primary_key constraints of the columns and of the model."""
+    if not _is_enforced(model):
         return Constraints()
     of_columns = [(c, str(column["name"])) for column in model["columns"].values() for c in column.get("constraints") or ()]
     not_null = [name for constraint, name in of_columns if constraint["type"] == "not_null"]
@@ -37,7 +53,30 @@ def constraints(model: Mapping[str, Any]) -> Constraints:
             primary_key += constraint["columns"]
         elif constraint["type"] == "not_null":
             not_null += constraint["columns"]
-    return Constraints(tuple(dict.fromkeys(not_null)), tuple(dict.fromkeys(primary_key)))
+    listed = [constraint for constraint, _ in of_columns] + list(model.get("constraints") or ())
+    checks = [Check(str(c["expression"]), c.get("name")) for c in listed if c["type"] == "check" and c.get("expression")]
+    return Constraints(tuple(dict.fromkeys(not_null)), tuple(dict.fromkeys(primary_key)), tuple(dict.fromkeys(checks)))
+
+
+def warnings(model: Mapping[str, Any], unique_key: Sequence[str]) -> list[str]:
+    """One warning for each constraint that a topic does not enforce, unless the constraint has `warn_unenforced: false`."""
+    if not _is_enforced(model):
+        return []
+    of_columns = [(c, [str(column["name"])]) for column in model["columns"].values() for c in column.get("constraints") or ()]
+    of_model = [(c, [str(name) for name in c.get("columns") or ()]) for c in model.get("constraints") or ()]
+    key = sorted(name.lower() for name in unique_key)
+    return [
+        f"{constraint['type']} constraint on {', '.join(columns) or 'the model'} is not enforced on a topic. Add a data test, or "
+        "set warn_unenforced: false on the constraint."
+        for constraint, columns in [*of_columns, *of_model]
+        if constraint["type"] not in ENFORCED and constraint.get("warn_unenforced", True)
+        # Every key is unique.
+        if not (constraint["type"] == "unique" and sorted(name.lower() for name in columns) == key)
+    ]
+
+
+def _is_enforced(model: Mapping[str, Any]) -> bool:
+    return bool((model["config"].get("contract") or {}).get("enforced"))
 
 
 def with_key(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,29 +98,52 @@ def problems(model: Mapping[str, Any]) -> list[str]:
     return [f"unique_key is {listed}, but the primary_key constraint is {constrained}; make them equal, or remove unique_key"]
 
 
-class NullCount:
-    """Counts the nulls in columns with a not_null constraint, while the rows are computed for another reason."""
+class ViolationCount:
+    """Counts the rows that violate a not_null or check constraint, while the rows are computed for another reason."""
 
-    def __init__(self, columns: tuple[str, ...]) -> None:
-        self._columns = columns
+    def __init__(self, not_null: tuple[str, ...], checks: tuple[Check, ...]) -> None:
+        self._not_null, self._checks = not_null, checks
         self._metrics = ObservedMetrics()
 
     def observe(self, rows: DataFrame) -> DataFrame:
-        """The same rows; they are counted when they are computed."""
-        if not self._columns:
+        """The same rows; they are counted when they are computed.
+
+        Raises:
+            OptionsError: a check constraint is not a condition over the columns.
+        """
+        if not self._not_null and not self._checks:
             return rows
-        counts = [F.count_if(F.col(quote_identifier(name)).isNull()).alias(f"c{i}") for i, name in enumerate(self._columns)]
-        return self._metrics.observe(rows, *counts)
+        violations = [F.col(quote_identifier(name)).isNull() for name in self._not_null]
+        violations += [~_condition(rows, check) for check in self._checks]
+        return self._metrics.observe(rows, *(F.count_if(violated).alias(f"c{i}") for i, violated in enumerate(violations)))
 
     def violations(self) -> list[str]:
-        """One sentence per column that has nulls. Call it after the rows were computed."""
-        if not self._columns:
+        """One sentence per constraint that rows violate. Call it after the rows were computed."""
+        if not self._not_null and not self._checks:
             return []
         found = self._metrics.values
-        numbers = {name: found[f"c{i}"] for i, name in enumerate(self._columns)}
+        numbers = [found[f"c{i}"] for i in range(len(self._not_null) + len(self._checks))]
+        nulls = zip(self._not_null, numbers, strict=False)
+        checked = zip(self._checks, numbers[len(self._not_null) :], strict=True)
         return [
             f"{count_of(number, 'row', 'has', 'have')} NULL in '{name}', which has a not_null constraint. "
             "Filter such rows in the SELECT."
-            for name, number in numbers.items()
+            for name, number in nulls
+            if number
+        ] + [
+            f"{count_of(number, 'row', 'violates', 'violate')} the {check}. Filter such rows in the SELECT."
+            for check, number in checked
             if number
         ]
+
+
+def _condition(rows: DataFrame, check: Check) -> Column:
+    condition = F.expr(check.expression)
+    try:
+        [field] = rows.select(condition).schema.fields
+    except (AnalysisException, ParseException) as error:
+        first = str(error).strip().splitlines()[0]
+        raise OptionsError(f"{check} can't be evaluated: {first} Nothing was written.") from error
+    if not isinstance(field.dataType, BooleanType):
+        raise OptionsError(f"{check} is of type {field.dataType.simpleString()}, not boolean. Nothing was written.")
+    return condition

@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import GuardError, count_of
 from dbt.adapters.upsert_kafka.formats.records import KEY, Records
-from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.publish.changes import Changes
 from dbt.adapters.upsert_kafka.publish.kinds import KIND, Kind
@@ -26,7 +25,7 @@ def check(model: str, changes: Changes, records: Records, options: ModelOptions,
     """Raise GuardError with all reasons to refuse the changes.
 
     Args:
-        broken: constraints of the model's contract that its rows violate, see `contracts.NullCount`.
+        broken: constraints of the model's contract that its rows violate, see `contracts.ViolationCount`.
 
     Returns:
         Warnings about what is allowed.
@@ -34,7 +33,7 @@ def check(model: str, changes: Changes, records: Records, options: ModelOptions,
     reasons = [*broken, *(reason for guard in GUARDS if (reason := guard(changes, records, options)))]
     if reasons:
         raise GuardError("\n".join(f"model {model}: {reason}" for reason in reasons) + f"\n{NOTHING_WRITTEN}")
-    return [f"model {model}: {warning}" for guard in WARNINGS if (warning := guard(changes, records, options))]
+    return [warning for guard in WARNINGS if (warning := guard(changes, records, options))]
 
 
 def _duplicates(changes: Changes, records: Records, options: ModelOptions) -> str | None:
@@ -104,13 +103,13 @@ def _null_values(changes: Changes, records: Records, options: ModelOptions) -> s
     )
 
 
-def appended_tombstones(number: int, topic: Topic, records: Records) -> str | None:
+def appended_tombstones(number: int, topic: str, cleanup_policy: str | None, records: Records) -> str | None:
     """A warning about events that delete their key. They are written: a row of an append model is an event as it is."""
-    if not number or "compact" not in (topic.cleanup_policy or ""):
+    if not number or "compact" not in (cleanup_policy or ""):
         return None
     return (
         f"{count_of(number, 'row', 'has', 'have')} a key and NULL as the value of the message ({_value_columns(records)}). Topic "
-        f"'{topic.name}' is compacted, so they are tombstones, which delete the earlier values of their keys."
+        f"'{topic}' is compacted, so they are tombstones, which delete the earlier values of their keys."
     )
 
 

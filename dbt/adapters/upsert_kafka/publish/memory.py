@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
+from pyspark.sql.types import StructType
 
+from dbt.adapters.upsert_kafka.dbt_warnings import warn, warn_after_write
 from dbt.adapters.upsert_kafka.errors import StateError, TopicMovedError
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import topics
@@ -17,12 +18,11 @@ from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, TransactionPlan
+from dbt.adapters.upsert_kafka.sql import quote_identifier
 from dbt.adapters.upsert_kafka.state import ownership
 from dbt.adapters.upsert_kafka.state.record import Layout, Log, Published, StateRecord, now_text
 from dbt.adapters.upsert_kafka.state.store import Access, StateSettings, StateStore, store_of
-from dbt.adapters.upsert_kafka.state.trust import Trusted, trust
-
-logger = AdapterLogger("upsert_kafka")
+from dbt.adapters.upsert_kafka.state.trust import NOTHING, Trusted, trust
 
 
 @dataclass(frozen=True)
@@ -70,20 +70,25 @@ class Memory:
         elif self.access is not Access.OFF:
             ownership.check_unowned(self.request.owner, self.request.topic, self.trusted, changed, deleted)
 
-    def claim(self, topic: Topic, is_created: bool) -> Memory:
-        """Become the owner before the first data record is written: a first load that is killed is known to be of this model."""
+    def prepared(self) -> Memory:
+        """Create the state topic if there is none. Comes before the model's topic is created, so that warnings come first too."""
         access = self.store.prepare(self.admin) if self.access is Access.FULL else self.access
         if access in (Access.NONE, Access.READ_ONLY):
-            logger.warning(
+            warn(
                 f"model {self.request.model}: this user may not write to the state topic '{self.store.topic}', so the next run "
                 "does not know what this one published. Grant WRITE and CREATE on it"
             )
-        if access is not Access.FULL or self.trusted.owner == self.request.owner:
-            return replace(self, access=access)
-        self._warn_about_former_topics()
+        elif access is Access.FULL and self.trusted.owner != self.request.owner:
+            warn(*self._former_topics())
+        return replace(self, access=access)
+
+    def claim(self, topic: Topic, is_created: bool) -> Memory:
+        """Become the owner before the first data record is written: a first load that is killed is known to be of this model."""
+        if self.access is not Access.FULL or self.trusted.owner == self.request.owner:
+            return self
         claim = self._new_record(topic, is_created)
         self.store.put(claim)
-        return replace(self, access=access, record=claim, trusted=Trusted(claim.owner, claim.run, claim.created))
+        return replace(self, record=claim, trusted=Trusted(claim.owner, claim.run, claim.created))
 
     def in_transaction(self, result: Result) -> TransactionPlan:
         """What the transaction of an exactly-once run checks before its first record, and the closing record that it contains.
@@ -143,7 +148,7 @@ class Memory:
         newest = self.store.get(self.admin, record.topic, waits=False)
         known = self.record.run if self.record else None
         if newest is not None and newest.run not in (known, record.run):
-            logger.warning(
+            warn_after_write(
                 f"model {self.request.model}: another run published to topic '{record.topic}' at the same time ({newest.run}). "
                 "The last write of a key wins. Run again when it has finished"
             )
@@ -152,13 +157,13 @@ class Memory:
             self.store.put(record)
         except StateError as error:
             # The data is published, so the run has succeeded. The next run does not trust the old record and reads the topic.
-            logger.warning(f"model {self.request.model}: published, but {error.msg}")
+            warn_after_write(f"model {self.request.model}: published, but {error.msg}")
 
     def _closing(self, result: Result, log: Log | None) -> StateRecord:
         options = self.request.options
         return replace(
             self._new_record(result.topic, self.trusted.created),
-            layout=layout_of(result.layout),
+            layout=layout_of(result.layout, self.request.time_zone),
             published=Published(now_text(), options.sink_delivery_guarantee or ""),
             log=log,
         )
@@ -174,14 +179,14 @@ class Memory:
             created=is_created,
         )
 
-    def _warn_about_former_topics(self) -> None:
-        """Name the topics that this model published to before: they stay as they are."""
-        for record in self.store.all(self.admin):
-            if record.owner == self.request.owner and record.topic != self.request.topic:
-                logger.warning(
-                    f"model {self.request.model}: publishes to '{self.request.topic}' now. Its former topic '{record.topic}' is "
-                    "left as it is; `dbt run-operation orphan_topics` lists it if this project created it."
-                )
+    def _former_topics(self) -> list[str]:
+        """One warning for each topic that this model published to before: they stay as they are."""
+        return [
+            f"model {self.request.model}: publishes to '{self.request.topic}' now. Its former topic '{record.topic}' is "
+            "left as it is; `dbt run-operation orphan_topics` lists it if this project created it."
+            for record in self.store.all(self.admin)
+            if record.owner == self.request.owner and record.topic != self.request.topic
+        ]
 
 
 def recall(admin: KafkaAdminClient, topic: Topic | None, request: Request) -> Memory:
@@ -202,24 +207,43 @@ def recall(admin: KafkaAdminClient, topic: Topic | None, request: Request) -> Me
 def is_published(kafka: KafkaSettings, settings: StateSettings, name: str, appends: bool = False) -> bool:
     """Whether a run has published the whole table to the topic that is there now.
 
-    Does not wait for an open transaction: if a killed run of the model left it, the next run aborts it, and comes after this.
-
     Args:
         appends: see `trust`.
+    """
+    return _trusted(kafka, settings, name, appends).published is not None
+
+
+def published_layout(request: Request) -> Layout | None:
+    """The layout of the messages in the topic that is there now; None if it is not known."""
+    return _trusted(request.kafka, request.state, request.topic, request.options.appends).layout
+
+
+def _trusted(kafka: KafkaSettings, settings: StateSettings, name: str, appends: bool) -> Trusted:
+    """What is known about a topic before the run.
+
+    Does not wait for an open transaction: if a killed run of the model left it, the next run aborts it, and comes after this.
     """
     store = store_of(kafka, settings)
     with kafka.admin() as admin:
         if store.access(admin) not in (Access.FULL, Access.READ_ONLY):
-            return False
+            return NOTHING
         record, topic = store.get(admin, name, waits=False), topics.describe(admin, name)
-        return trust(record, store.cluster_id(admin), topic, appends).published is not None
+        return trust(record, store.cluster_id(admin), topic, appends)
 
 
-def layout_of(records: Records) -> Layout:
+def layout_of(records: Records, time_zone: str) -> Layout:
     """How rows become messages, as the state record has it."""
     types = {field.column: field.type.simpleString() for side in (records.key, records.value) for field in side.fields}
     columns = tuple((name, types[name]) for name in records.columns if name in types)
-    return Layout(records.key_layout(), records.value_layout(), columns)
+    return Layout(records.key_layout(), records.value_layout(), columns, time_zone)
+
+
+def columns_of(layout: Layout) -> StructType:
+    """The columns of a layout with their Spark types."""
+    ddl = ", ".join(f"{quote_identifier(name)} {kind}" for name, kind in layout.columns)
+    parsed = StructType.fromDDL(ddl)
+    assert isinstance(parsed, StructType)
+    return parsed
 
 
 def confirmed_log(admin: KafkaAdminClient, result: Result) -> Log | None:

@@ -7,7 +7,7 @@ Each step is a module of this package or of one below. `append` is the shorter p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dbt.adapters.events.logging import AdapterLogger
@@ -15,12 +15,14 @@ from kafka import KafkaAdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka.dbt_warnings import warn_about
 from dbt.adapters.upsert_kafka.errors import GuardError, TopicMovedError
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.topics import READ_UNCOMMITTED, Topic
 from dbt.adapters.upsert_kafka.publish import (
+    announce,
     change_events,
     compare,
     contracts,
@@ -34,11 +36,12 @@ from dbt.adapters.upsert_kafka.publish import (
 )
 from dbt.adapters.upsert_kafka.publish.changes import Changes
 from dbt.adapters.upsert_kafka.publish.kinds import Kind, Policy
-from dbt.adapters.upsert_kafka.publish.memory import Memory, Result, recall
+from dbt.adapters.upsert_kafka.publish.memory import Memory, Result, columns_of, layout_of, published_layout, recall
 from dbt.adapters.upsert_kafka.publish.request import Publication, Request, delivered
 from dbt.adapters.upsert_kafka.sinks import Delivery
 from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.spark.checkpoint import release_checkpoints
+from dbt.adapters.upsert_kafka.state.record import Layout
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -57,11 +60,12 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
         rows: the model's SELECT, not yet executed.
     """
     topics.check_name(request.topic)
-    rows = _with_reconciled_columns(spark, rows, request)
+    rows = _with_removed_columns(spark, rows, request)
     layout = encode.layout_of(rows, request)
     before = views.prepare(spark, request.model, request.relation)
     run = Run(spark, rows, layout, deliver.partitioner_of(request), before, request)
     if request.mode == "check":
+        _check_schema(run, None)
         expose.expose(spark, layout, request, before)
         return Publication(_message="checked, nothing published", topic=request.topic)
     with request.kafka.admin() as admin:
@@ -99,28 +103,33 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
     spark, layout, request = run.spark, run.layout, run.request
     topic = _existing_topic(admin, request)
     memory = recall(admin, topic, request)
+    if topic is not None and not topic.is_empty:
+        _check_schema(run, memory.trusted.layout)
     deletes_old_keys = _has_old_keys(memory, layout, topic, request)
     policy = Policy.of(request.options, request.full_refresh, deletes_old_keys)
 
-    nulls = contracts.NullCount(request.not_null)
+    violations = contracts.ViolationCount(request.not_null, request.checks)
     last = memory.trusted.log
     seed = compare.seed_of(last)
-    encoded = layout.encode_to_compare(nulls.observe(run.rows), request.options, seed)
+    encoded = layout.encode_to_compare(violations.observe(run.rows), request.options, seed)
     comparison = compare.compare(compare.Inputs(spark, encoded, layout, policy, topic, last, seed, request))
     changes = comparison.changes
 
-    warnings = guards.check(request.model, changes, layout, request.options, nulls.violations())
+    warnings = guards.check(request.model, changes, layout, request.options, violations.violations())
     memory.check_changes(changes[Kind.UPDATE], changes[Kind.DELETE] + changes.stale_values)
     deliver.check_size(admin, topic, changes.largest, request)
+    announced = _announcements(memory, layout, changes[Kind.UPDATE], topic, request)
     if request.mode == "preview":
+        for line in announced:
+            logger.info(f"model {request.model}: {line}")
         _log_preview(spark, changes, layout, topic, request)
         return _publication(changes, request)
 
+    warn_about(request.model, [*announced, *warnings])
+    memory = memory.prepared()
     is_created = topic is None
     topic = _topic_to_write(admin, topic, request)
     memory = memory.claim(topic, is_created)
-    for warning in warnings:
-        logger.warning(warning)
 
     result = Result(topic, layout, None, changes.keys_after, comparison.digest_after, seed)
     delivery = None
@@ -137,11 +146,30 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
     return _publication(changes, request, delivery)
 
 
-def _with_reconciled_columns(spark: SparkSession, rows: DataFrame, request: Request) -> DataFrame:
-    has_view = request.existing is not None and request.existing.is_view and not request.full_refresh
-    needs_columns = has_view and request.on_schema_change not in schema_changes.FOLLOWS_SELECT
-    exposed = views.columns(spark, request.relation) if needs_columns else None
-    return schema_changes.reconcile(request.model, rows, exposed, request.on_schema_change)
+def _with_removed_columns(spark: SparkSession, rows: DataFrame, request: Request) -> DataFrame:
+    """The rows to publish by the model's on_schema_change, which is `append_new_columns` or leaves them as they are."""
+    schema_changes.check_mode(request.model, request.on_schema_change)
+    if request.on_schema_change != schema_changes.APPEND or request.full_refresh:
+        return rows
+    layout = published_layout(request) if request.mode != "check" else None
+    layout = layout or _exposed_layout(spark, request)
+    return rows if layout is None else schema_changes.with_removed_columns(rows, columns_of(layout))
+
+
+def _check_schema(run: Run, before: Layout | None) -> None:
+    """Refuse other columns or another format, if the model asks for that; without a state record the view is compared."""
+    request = run.request
+    if request.on_schema_change == schema_changes.FAIL and not request.full_refresh:
+        before = before or _exposed_layout(run.spark, request)
+        schema_changes.check(request.model, before, layout_of(run.layout, request.time_zone))
+
+
+def _exposed_layout(spark: SparkSession, request: Request) -> Layout | None:
+    """The columns of the view that an earlier run created; None if there is none."""
+    if request.existing is None or not request.existing.is_view:
+        return None
+    fields = views.columns(spark, request.relation).fields
+    return Layout("{}", "{}", tuple((field.name, field.dataType.simpleString()) for field in fields))
 
 
 def _existing_topic(admin: KafkaAdminClient, request: Request) -> Topic | None:
@@ -156,7 +184,7 @@ def _existing_topic(admin: KafkaAdminClient, request: Request) -> Topic | None:
             topic = topics.describe(admin, request.topic)
             topic = topic and replace(topic, written=written)
     if topic is not None:
-        _log_warnings(request, topics.differences(topic, request.topic_settings))
+        warn_about(request.model, topics.differences(topic, request.topic_settings))
     return topic
 
 
@@ -176,7 +204,7 @@ def _topic_to_write(admin: KafkaAdminClient, topic: Topic | None, request: Reque
         raise TopicMovedError(request.topic, ANOTHER_TOPIC)
     if not request.transactional_id:
         # A transaction checks this itself, when no other run can write any more.
-        _log_warnings(request, topics.moved(admin, topic))
+        warn_about(request.model, topics.moved(admin, topic))
     return topic
 
 
@@ -189,6 +217,15 @@ def _has_old_keys(memory: Memory, layout: Records, topic: Topic | None, request:
     if memory.trusted.layout is None or topic is None or topic.is_empty:
         return False
     return schema_changes.check_key(request.model, memory.trusted.layout.key, layout.key_layout(), request.full_refresh)
+
+
+def _announcements(memory: Memory, layout: Records, updated: int, topic: Topic | None, request: Request) -> list[str]:
+    """What changes for consumers, who may have read the records that the topic has."""
+    if topic is None or topic.is_empty:
+        return []
+    before, now = memory.trusted.layout, layout_of(layout, request.time_zone)
+    zone, columns = announce.time_zone_change(before, now.time_zone, updated), announce.layout_change(before, now, topic.name)
+    return [line for line in (columns, zone) if line]
 
 
 def _log_preview(spark: SparkSession, changes: Changes, layout: Records, topic: Topic | None, request: Request) -> None:
@@ -220,9 +257,3 @@ def _publication(changes: Changes, request: Request, delivery: Delivery | None =
         foreign=changes[Kind.FOREIGN],
         **({} if is_preview else delivered(delivery, request)),
     )
-
-
-def _log_warnings(request: Request, warnings: Iterable[str]) -> None:
-    """Log warnings about the topic, each with the model's name."""
-    for warning in warnings:
-        logger.warning(f"model {request.model}: {warning}")

@@ -13,6 +13,7 @@ from dbt.adapters.upsert_kafka.catalog.views import Comments
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions
+from dbt.adapters.upsert_kafka.publish.contracts import Check
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Delivery, GroupCommit
 from dbt.adapters.upsert_kafka.sinks.partitioners import DEFAULT
@@ -44,8 +45,12 @@ class Request:
     """The relation that has this name in the catalog now."""
     not_null: tuple[str, ...] = ()
     """Columns with a not_null constraint in the model's contract."""
+    checks: tuple[Check, ...] = ()
+    """The check constraints of the contract."""
     comments: Comments = field(default_factory=Comments)
     on_schema_change: str = "ignore"
+    time_zone: str = "UTC"
+    """Spark's session time zone."""
     full_refresh: bool = False
     mode: Mode = "publish"
     groups: tuple[GroupCommit, ...] = ()

@@ -1,56 +1,60 @@
 """What happens if the columns or the key of a SELECT differ from those of the last run; decided before anything is written.
 
-Leaves to `difference` that other bytes are a change, and to `catalog.views` which columns the last run exposed.
+Leaves to `difference` that other bytes are a change, to `announce` how two layouts differ, and to the state record which columns
+the last run published.
 """
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
+from dbt.adapters.upsert_kafka.publish import announce
 from dbt.adapters.upsert_kafka.publish.guards import NOTHING_WRITTEN
 from dbt.adapters.upsert_kafka.sql import quote_identifier
+from dbt.adapters.upsert_kafka.state.record import Layout
 
-FOLLOWS_SELECT = ("ignore", "sync_all_columns")
-"""Modes in which the SELECT's columns are published as they are: a topic has no columns that could be left unchanged."""
-MODES = ("ignore", "fail", "append_new_columns", "sync_all_columns")
+FAIL, APPEND = "fail", "append_new_columns"
+MODES = ("ignore", FAIL, APPEND, "sync_all_columns")
+"""`ignore` and `sync_all_columns` publish the SELECT's columns as they are: a topic has no columns that could stay unchanged."""
 
 
-def reconcile(model: str, rows: DataFrame, exposed: StructType | None, mode: str) -> DataFrame:
-    """The rows to publish, by the model's on_schema_change.
-
-    `append_new_columns` publishes new columns and keeps removed ones, with nulls. `fail` refuses any difference.
-
-    Args:
-        exposed: the columns of the view; None if there is no view yet, or if `mode` follows the SELECT.
-    """
+def check_mode(model: str, mode: str) -> None:
+    """Refuse an on_schema_change that does not exist."""
     if mode not in MODES:
         raise OptionsError(f"model {model}: on_schema_change='{mode}' is unknown. Use one of {', '.join(MODES)}.")
-    if exposed is None or mode in FOLLOWS_SELECT:
-        return rows
+
+
+def with_removed_columns(rows: DataFrame, published: StructType) -> DataFrame:
+    """The rows for `append_new_columns`: new columns are added, and columns that the SELECT lacks are published as nulls."""
     now = {field.name.lower(): field for field in rows.schema.fields}
-    before = {field.name.lower(): field for field in exposed.fields}
-    added = [now[name].name for name in now if name not in before]
+    before = {field.name.lower(): field for field in published.fields}
     removed = [field for name, field in before.items() if name not in now]
-    retyped = [
-        f"{now[name].name} ({field.dataType.simpleString()} to {now[name].dataType.simpleString()})"
-        for name, field in before.items()
-        if name in now and now[name].dataType != field.dataType
-    ]
-    if mode == "fail" and (added or removed or retyped):
-        differences = {"added": added, "removed": [field.name for field in removed], "of another type": retyped}
-        listed = "; ".join(f"{how}: {', '.join(names)}" for how, names in differences.items() if names)
-        raise GuardError(
-            f"model {model}: the columns of the SELECT differ from those published ({listed}) and on_schema_change='fail'. "
-            f"{NOTHING_WRITTEN} Change on_schema_change, or run with --full-refresh."
-        )
     if not removed:
         return rows
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in removed]
+    added = [now[name].name for name in now if name not in before]
     order = [now[name].name if name in now else field.name for name, field in before.items()] + added
     return rows.select("*", *nulls).select(*(quote_identifier(name) for name in order))
+
+
+def check(model: str, before: Layout | None, now: Layout) -> None:
+    """Refuse any difference, for `on_schema_change='fail'`.
+
+    Args:
+        before: of the messages in the topic, None if there are none or if it is not known.
+    """
+    found = announce.differences(before, now) if before is not None else None
+    if found:
+        raise GuardError(
+            f"model {model}: the messages of this run differ from those published ({found}) and on_schema_change='fail'. "
+            f"{NOTHING_WRITTEN} Change on_schema_change, or run with --full-refresh."
+        )
 
 
 def check_key(model: str, before: str | None, now: str, full_refresh: bool) -> bool:
@@ -64,8 +68,27 @@ def check_key(model: str, before: str | None, now: str, full_refresh: bool) -> b
         return False
     if not full_refresh:
         raise GuardError(
-            f"model {model}: unique_key, key_format or an option of the key's format changed (was {before}, is {now}), "
-            f"so every key in the topic would be foreign. {NOTHING_WRITTEN} "
-            "Run with --full-refresh to publish with the new keys and delete the old ones."
+            f"model {model}: the key changed {_key_change(json.loads(before), json.loads(now))}, so every key in the topic would "
+            f"be foreign. {NOTHING_WRITTEN} Run with --full-refresh to publish with the new keys and delete the old ones."
         )
     return True
+
+
+def _key_change(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What differs between two key layouts.
+
+    >>> key = {"format": "json", "fields": [["id", "int"]], "options": {}}
+    >>> _key_change(key, {**key, "fields": [["name", "string"]]})
+    'from id (int) to name (string)'
+    >>> _key_change(key, {**key, "format": "csv"})
+    'from format json to csv'
+    """
+    if before.get("fields") != now.get("fields"):
+        return f"from {_columns(before)} to {_columns(now)}"
+    if before.get("format") != now.get("format"):
+        return f"from format {before.get('format')} to {now.get('format')}"
+    return f"in the options of its format from {before.get('options')} to {now.get('options')}"
+
+
+def _columns(layout: dict[str, Any]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in layout.get("fields", ()))

@@ -16,6 +16,7 @@ from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.catalog import name, properties
+from dbt.adapters.upsert_kafka.dbt_warnings import warn_after_write
 from dbt.adapters.upsert_kafka.formats.records import KEY_HASH, key_hash
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish import buckets, snapshot_log
@@ -171,7 +172,7 @@ def save(spark: SparkSession, relation: UpsertKafkaRelation, log: DataFrame, met
     table = name(relation.snapshot_table)
     try:
         if not drop(spark, relation):
-            logger.warning(
+            warn_after_write(
                 f"{relation}: {relation.snapshot_table} exists and was not created by dbt-upsert-kafka, which needs this name "
                 "for a snapshot. No snapshot is saved, so the next run reads the topic. Rename or drop that table."
             )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
-from dbt.adapters.events.logging import AdapterLogger
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -20,6 +19,7 @@ from pyspark.sql.types import StructField, StructType
 
 from dbt.adapters.upsert_kafka.catalog import reading, views
 from dbt.adapters.upsert_kafka.catalog.reading import METADATA
+from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.formats import Role, avro_confluent, records
 from dbt.adapters.upsert_kafka.formats.changelog import ROW_KIND
@@ -30,8 +30,6 @@ from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.source import group_offsets, slices
 from dbt.adapters.upsert_kafka.source.group_offsets import GroupSlice
 from dbt.adapters.upsert_kafka.state.record import Owner
-
-logger = AdapterLogger("upsert_kafka")
 
 AVRO_CONFLUENT = avro_confluent.AvroConfluent.name
 _NO_DERIVED_COLUMNS = "set it; the columns of a source are the fields of its messages, derive other columns in a downstream model"
@@ -80,9 +78,7 @@ def expose(spark: SparkSession, sql: str, layout: Records, request: Request) -> 
         skipped = raw.where(f"NOT ({reading.readable(layout, images=not options.unique_key)})").count()
         if skipped:
             messages = _count(skipped, "message")
-            logger.warning(
-                f"{request.model}: {messages} can't be decoded as {options.value_format}, skipped (ignore_parse_errors)"
-            )
+            warn(f"{request.model}: {messages} can't be decoded as {options.value_format}, skipped (ignore_parse_errors)")
     partitions = sum(len(bounds) for bounds in covered.bounds.values())
     return Reading(
         _message=f"{_count(covered.offsets, 'offset')} of {_count(partitions, 'partition')}"

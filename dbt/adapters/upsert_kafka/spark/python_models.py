@@ -6,7 +6,7 @@ Leaves to dbt how `dbt.ref()` and `dbt.config` get into the code, and to the mat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.spark import time_zone
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -23,7 +24,7 @@ logger = AdapterLogger("upsert_kafka")
 def rows(spark: SparkSession, name: str, code: str) -> DataFrame:
     """Return the DataFrame that the model returns; its rows are not computed yet."""
     scope = {"__name__": name, "spark": spark}
-    with _errors_with_line(name):
+    with _errors_with_line(name), _session_zone(spark):
         exec(compile(code, _file(name), "exec"), scope)
         return _call_model(spark, name, scope)
 
@@ -44,7 +45,7 @@ def run(spark: SparkSession, name: str, code: str) -> None:
         writer.saveAsTable(relation)
 
     scope["write_table"] = write_table
-    with _errors_with_line(name):
+    with _errors_with_line(name), _session_zone(spark):
         exec(compile(code, _file(name), "exec"), scope)
 
 
@@ -59,6 +60,10 @@ def _call_model(spark: SparkSession, name: str, scope: dict[str, Any]) -> DataFr
             f"{name}: model() returned {type(returned).__name__}. Return a DataFrame of Spark, pandas or pandas on Spark."
         )
     return returned
+
+
+def _session_zone(spark: SparkSession) -> AbstractContextManager[None]:
+    return time_zone.as_process_zone(str(spark.conf.get(time_zone.SETTING)))
 
 
 @contextmanager

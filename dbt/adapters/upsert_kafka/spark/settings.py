@@ -16,7 +16,7 @@ import pyspark
 from dbt.adapters.upsert_kafka import java
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.spark import class_archive
+from dbt.adapters.upsert_kafka.spark import class_archive, time_zone
 
 SCALA = "2.13"
 # Spark ships these itself; a second copy would be downloaded and not used.
@@ -40,7 +40,11 @@ SESSION_SETTINGS = {
     "spark.sql.variable.substitute": "false",
     # A cast that fails must be an error. A NULL in its place would be published, or would delete a key.
     "spark.sql.ansi.enabled": "true",
+    # Otherwise the time zone of the machine, and the same SELECT would publish other timestamps on another machine.
+    time_zone.SETTING: "UTC",
 }
+# The same for what Java and Scala code takes from the machine: time zone, locale and character set.
+MACHINE_OPTIONS = "-Duser.timezone=UTC -Duser.language=en -Duser.country=US -Dfile.encoding=UTF-8"
 DRIVER_SETTINGS = {
     # Otherwise every DataFrame operation inspects Python's call stack, which takes longer than the operation.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -48,6 +52,7 @@ DRIVER_SETTINGS = {
 CATALOG = "spark.sql.catalogImplementation"
 METASTORE_SETTINGS = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL", CATALOG)
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTOR_JVM_OPTIONS = "spark.executor.extraJavaOptions"
 SECRET = "(?i)secret|password|passphrase|token|credential|jaas|(access|account|api)[._]?key"
 LOG4J = """\
 rootLogger.level = error
@@ -81,7 +86,16 @@ def driver_settings(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
         settings |= _project_catalog(credentials.state_dir)
     # The JVM options of the profile are added to the adapter's, they do not replace them.
     jvm_options = [settings[JVM_OPTIONS], class_archive.options(), credentials.spark.get(JVM_OPTIONS, "")]
-    return {**settings, **credentials.spark, JVM_OPTIONS: " ".join(jvm_options).strip()}
+    executor_options = [MACHINE_OPTIONS, credentials.spark.get(EXECUTOR_JVM_OPTIONS, "")]
+    zone = str(credentials.spark.get(time_zone.SETTING, SESSION_SETTINGS[time_zone.SETTING]))
+    return {
+        # Of Python workers: a UDF gets timestamps as datetimes in the time zone of its process.
+        **({"spark.executorEnv.TZ": zone} if time_zone.is_region(zone) else {}),
+        **settings,
+        **credentials.spark,
+        JVM_OPTIONS: " ".join(jvm_options).strip(),
+        EXECUTOR_JVM_OPTIONS: " ".join(executor_options).strip(),
+    }
 
 
 def connect_settings(credentials: UpsertKafkaCredentials) -> dict[str, str]:
@@ -148,7 +162,7 @@ def _defaults(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
         **SESSION_SETTINGS,
         **DRIVER_SETTINGS,
         **(DELTA_SETTINGS if credentials.file_format == "delta" else {}),
-        JVM_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
+        JVM_OPTIONS: f"{MACHINE_OPTIONS} -Dlog4j2.configurationFile={log4j.as_uri()} -Dderby.stream.error.file=/dev/null",
     }
 
 

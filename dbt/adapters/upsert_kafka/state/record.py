@@ -56,6 +56,8 @@ class Layout:
     """The same of the value."""
     columns: tuple[tuple[str, str], ...]
     """Names and Spark types, in the SELECT's order."""
+    time_zone: str | None = None
+    """Spark's session time zone, with which the SELECT was computed. None in records of earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,9 @@ def _log(found: Mapping[str, Any]) -> Log:
 
 
 def _layout(found: Mapping[str, Any]) -> Layout:
-    return Layout(_text(found["key"]), _text(found["value"]), tuple((_text(n), _text(t)) for n, t in found["columns"]))
+    zone = found.get("time_zone")
+    columns = tuple((_text(n), _text(t)) for n, t in found["columns"])
+    return Layout(_text(found["key"]), _text(found["value"]), columns, None if zone is None else _text(zone))
 
 
 def _texts(cls: type[Any], found: Mapping[str, Any]) -> Any:

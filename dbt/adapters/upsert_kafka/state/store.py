@@ -18,6 +18,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka.credentials import DEFAULT_STATE_TOPIC
+from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import MissingRightError, StateError, kafka_error_text
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
@@ -156,7 +157,7 @@ class StateStore:
             try:
                 yield decode(topic, value)
             except StateError as error:
-                logger.warning(str(error))
+                warn(str(error))
 
     def put(self, record: StateRecord) -> None:
         """Write a record outside of a transaction; returns when all in-sync replicas have it."""

@@ -16,6 +16,7 @@
   {%- endif -%}
 
   {%- set dry_run = adapter.is_dry_run(var('upsert_kafka_dry_run', false)) -%}
+  {%- if not dry_run -%}{% do adapter.check_topic_grants(model, topic) %}{%- endif -%}
   {%- set command = adapter.command(graph, selected_resources) -%}
   {%- set publication = adapter.publish(model, select, target_relation, topic, should_full_refresh(), dry_run, command) -%}
   {% do store_result('main', response=publication) %}
