@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 from dbt.adapters.upsert_kafka import embedded, kafka_properties
 from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, MissingRightError
-from dbt.adapters.upsert_kafka.kafka_client import kafka_python, login
+from dbt.adapters.upsert_kafka.kafka_client import kafka_python, login, reach
 from dbt.adapters.upsert_kafka.kafka_client.internals import close_connections
 
 logger = AdapterLogger("upsert_kafka")
@@ -136,6 +136,7 @@ class KafkaSettings:
             KafkaUnreachableError: no broker answered, or one refused the login.
         """
         arguments = self.python_client()
+        reach.check(arguments)
         login.check(arguments, self.user)
         try:
             client = KafkaAdminClient(**{"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS, **arguments})

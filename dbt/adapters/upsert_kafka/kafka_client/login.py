@@ -78,7 +78,7 @@ def _connect(arguments: Mapping[str, Any], server: str) -> KafkaError | None:
 def _refusal(error: KafkaError, user: str, mechanism: str | None) -> str | None:
     """Why the server refused the client and what to check; None if the server only did not answer."""
     if isinstance(error, SaslAuthenticationFailedError):
-        return f"the broker refused {user} ({mechanism}): check sasl.*"
+        return f"the broker refused the login of {user} ({mechanism}), wrong name or password: check sasl.*"
     if isinstance(error, UnsupportedSaslMechanismError):
         return f"the broker does not support sasl.mechanism {mechanism} on this listener: check sasl.mechanism"
     if failed := handshake_error(error):
@@ -88,7 +88,10 @@ def _refusal(error: KafkaError, user: str, mechanism: str | None) -> str | None:
     if alert := tls_alert(error):
         return f"the broker refused the client's certificate ({_reason(alert)}): check ssl.keystore.*"
     if mechanism and is_disconnect(error):
-        return f"the broker closed the connection when {user} logged in ({mechanism}): check security.protocol and sasl.*"
+        return (
+            f"the broker closed the connection when {user} logged in ({mechanism}), maybe because of a wrong name or password: "
+            "check security.protocol and sasl.*"
+        )
     return None
 
 

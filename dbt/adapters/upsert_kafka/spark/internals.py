@@ -7,6 +7,7 @@ release of pyspark moved one of these parts. kafka_client/keystores.py starts a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
@@ -24,6 +25,17 @@ def launch_jvm(settings: Mapping[str, Any]) -> None:
     Missing: `SparkSession.builder` starts the JVM itself and puts all settings on its command line.
     """
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
+
+
+def delete_empty_folder_at_exit(folder: Path) -> None:
+    """Let the JVM delete a folder when it exits, if the folder is empty then.
+
+    Why: Spark creates the folder `artifacts` in the working directory, and leaves it there empty.
+    Missing: Spark 4.0 has no setting for it.
+    """
+    jvm = SparkContext._jvm
+    assert jvm is not None, "Spark runs in no JVM of this process"
+    jvm.java.io.File(str(folder)).deleteOnExit()
 
 
 def jvm_process() -> Popen[bytes]:

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from dbt.adapters.upsert_kafka import java
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.kafka_client import reach
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings, export_secrets
 from dbt.adapters.upsert_kafka.spark import connect, internals, settings
 
@@ -44,7 +45,7 @@ def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
         if _session is None:
             with ThreadPoolExecutor(1) as background:
                 # Views read topics, so Spark needs the embedded broker. Both take seconds to start: start them at the same time.
-                broker = background.submit(KafkaSettings.of, credentials)
+                broker = background.submit(_reach_kafka, credentials)
                 _session = _start(credentials) if credentials.remote is None else _connect(credentials)
                 broker.result()
             atexit.register(stop)
@@ -74,6 +75,11 @@ def stop() -> None:
         _session = None
 
 
+def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
+    """Start the embedded broker if it is used, and begin to check that Kafka answers."""
+    reach.begin(KafkaSettings.of(credentials).python_client())
+
+
 def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
     spark = connect.open_session(credentials, settings.connect_settings(credentials))
     connect.check(spark, credentials, settings.kafka_jars(spark.version))
@@ -92,9 +98,13 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
         executor_environment = {f"spark.executorEnv.{variable}": value for variable, value in secrets.items()}
         spark_settings = {**executor_environment, **spark_settings}
     try:
+        artifacts = Path.cwd() / "artifacts"
+        is_users = artifacts.exists()
         with _without_jvm_warning():
             internals.launch_jvm({name: value for name, value in spark_settings.items() if not settings.is_secret(name)})
             session = SparkSession.builder.config(map=spark_settings).getOrCreate()
+        if not is_users:
+            internals.delete_empty_folder_at_exit(artifacts)
         # The first statement opens the catalog. Here an error of the catalog is reported as one; in a model it would not be.
         session.sql("show databases").collect()
     except Exception as error:  # Py4J's and Spark's errors have no common base
