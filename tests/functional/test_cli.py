@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -40,8 +41,8 @@ def test_topic_shows_every_record_and_the_next_offsets(broker: str, topic: str) 
     result = run("topic", topic, "--bootstrap-servers", broker)
     assert result.exit_code == 0
     heading, *records, last = [line.split() for line in result.output.splitlines()]
-    assert heading == ["partition", "offset", "key", "value"]
-    assert sorted(records) == [
+    assert heading == ["partition", "offset", "time", "key", "value"]
+    assert sorted(record[:2] + record[4:] for record in records) == [
         ["0", "0", "a", '{"x":', "1}"],
         ["0", "1", "a", "(tombstone)"],
         ["1", "0", "0xff00", '"line\\nbreak"'],
@@ -51,7 +52,23 @@ def test_topic_shows_every_record_and_the_next_offsets(broker: str, topic: str) 
 
 def test_topic_starts_at_the_given_offsets(broker: str, topic: str) -> None:
     result = run("topic", topic, "--bootstrap-servers", broker, "--from", "0:1,1:1")
-    assert [line.split()[:3] for line in result.output.splitlines()[1:-1]] == [["0", "1", "a"]]
+    assert [line.split()[:2] for line in result.output.splitlines()[1:-1]] == [["0", "1"]]
+
+
+def test_topic_is_limited_and_says_where_to_go_on(broker: str, topic: str) -> None:
+    first = run("topic", topic, "--bootstrap-servers", broker, "--partition", "0", "--limit", "1")
+    assert first.output.splitlines()[-1] == "1 record (--limit 1); to show later records: --from 0:1"
+    last = run("topic", topic, "--bootstrap-servers", broker, "--tail", "1", "--partition", "0", "-o", "json")
+    [record] = map(json.loads, last.output.splitlines())
+    assert (record["offset"], record["key"], record["value"], record["tombstone"]) == (1, "a", None, True)
+    by_key = run("topic", topic, "--bootstrap-servers", broker, "--key", "0xff00")
+    assert by_key.output.splitlines()[-1].startswith("1 record; ")
+
+
+def test_partition_that_does_not_exist_is_an_error(broker: str, topic: str) -> None:
+    result = run("topic", topic, "--bootstrap-servers", broker, "--partition", "7")
+    assert result.exit_code == 1
+    assert result.output == f"Error: Topic '{topic}' has no partition 7; it has the partitions 0 to 1\n"
 
 
 def test_unknown_topic_is_an_error_that_lists_the_topics(broker: str, topic: str) -> None:

@@ -1,19 +1,16 @@
-"""The command `upsert-kafka`: runs the project's broker in the foreground, prepares Java, and shows the records of a topic.
+"""The command `upsert-kafka`: runs the project's broker in the foreground and prepares Java.
 
-It does nothing that a dbt command does. Topics are read with kafka-python, independently of Spark.
+Other commands are in packages of their own, which are imported when the command is used.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka import embedded
 from dbt.adapters.upsert_kafka.__version__ import version
@@ -28,7 +25,29 @@ project_option = click.option(
 )
 
 
-@click.group()
+LAZY = {
+    "describe": "inspection.commands:describe",
+    "topic": "inspection.commands:topic",
+    "topics": "inspection.commands:topics_command",
+}
+"""Commands by name, with the module of this package and the name in it."""
+
+
+class LazyGroup(click.Group):
+    """Imports the module of a command when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *LAZY})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in LAZY:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = LAZY[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(f"{__package__}.{module}"), name)
+        return command
+
+
+@click.group(cls=LazyGroup)
 @click.version_option(version, prog_name="dbt-upsert-kafka")
 def main() -> None:
     """Commands for projects that use dbt-upsert-kafka."""
@@ -75,73 +94,6 @@ def warm_up() -> None:
     except UpsertKafkaError as error:
         raise click.ClickException(str(error.msg)) from error
     click.echo(f"Ready ({archive.stat().st_size // 1_000_000} MB in {archive.parent})", err=True)
-
-
-@main.command()
-@click.argument("name")
-@click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="The Kafka cluster. Default: the project's embedded broker.")
-@click.option(
-    "--from",
-    "start",
-    metavar="OFFSETS",
-    default="",
-    help="The offsets to start from, such as 0:12,1:7. The last line of the output shows those of the next records.",
-)
-@project_option
-def topic(name: str, bootstrap_servers: str | None, start: str, project_dir: Path) -> None:
-    """Show the committed records of a topic: partition, offset, key, value."""
-    try:
-        if bootstrap_servers is None:
-            _check_project(project_dir)
-            bootstrap_servers = embedded.ensure_running(project_dir)
-        offsets = {int(p): int(o) for p, _, o in (part.partition(":") for part in start.split(",") if part)}
-        for line in _records(bootstrap_servers, name, offsets):
-            click.echo(line)
-    except ValueError as error:
-        raise click.BadParameter(f"'{start}' is not a list partition:offset,partition:offset", param_hint="--from") from error
-    except KafkaError as error:
-        raise click.ClickException(f"Topic '{name}' at '{bootstrap_servers}' cannot be read: {error}") from error
-    except UpsertKafkaError as error:
-        raise click.ClickException(str(error.msg)) from error
-
-
-def _records(bootstrap_servers: str, name: str, start: dict[int, int]) -> Iterator[str]:
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap_servers, group_id=None, auto_offset_reset="earliest", isolation_level="read_committed"
-    )
-    try:
-        partitions = [TopicPartition(name, number) for number in sorted(consumer.partitions_for_topic(name) or ())]
-        if not partitions:
-            known = ", ".join(sorted(topic for topic in consumer.topics() if not topic.startswith("__"))) or "none"
-            raise click.ClickException(f"There is no topic '{name}'. Topics: {known}")
-        consumer.assign(partitions)
-        ends = consumer.end_offsets(partitions)
-        for partition in partitions:
-            if partition.partition in start:
-                consumer.seek(partition, start[partition.partition])
-        yield f"{'partition':>9}  {'offset':>6}  {'key':<32}  value"
-        count = 0
-        while any(consumer.position(partition) < ends[partition] for partition in partitions):
-            for batch in consumer.poll(timeout_ms=1000).values():
-                for record in batch:
-                    value = "(tombstone)" if record.value is None else _text(record.value)
-                    yield f"{record.partition:>9}  {record.offset:>6}  {_text(record.key):<32}  {value}"
-                    count += 1
-        next_offsets = ",".join(f"{partition.partition}:{ends[partition]}" for partition in partitions)
-        yield f"{count} record{'' if count == 1 else 's'}; to show later records: --from {next_offsets}"
-    finally:
-        consumer.close()
-
-
-def _text(data: bytes | None) -> str:
-    """Decode UTF-8; other bytes become hexadecimal digits."""
-    if data is None:
-        return "(no key)"
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return f"0x{data.hex()}"
-    return text if text.isprintable() else json.dumps(text)
 
 
 def _check_project(project_dir: Path) -> None:

@@ -105,6 +105,22 @@ class UpsertKafkaAdapter(OperationsAdapter):
             warn_about(model["name"], contracts.warnings(model, parsed.unique_key))
         return parsed
 
+    def inspected_project(self, owned: list[dict[str, Any]]) -> Any:
+        """The project for the commands of `inspection`: its models with their topics, and the profile's cluster.
+
+        Args:
+            owned: the result of the macro `_topics_of_models`.
+        """
+        from dbt.adapters.upsert_kafka.inspection.project import Project, ProjectModel
+
+        nodes = [entry["node"] for entry in owned]
+        models = [
+            ProjectModel(node["name"], node.get("description") or "", topic, model_options(node))
+            for node, topic in zip(nodes, self._topic_models(owned), strict=True)
+        ]
+        credentials: UpsertKafkaCredentials = self.config.credentials
+        return Project(self._environment(), self._cluster(), credentials.schema_registry, tuple(models))
+
     @available
     def topic_name(self, name: str) -> str:
         """Return the full name of a topic: the name from generate_topic_name with the profile's prefix and suffix."""

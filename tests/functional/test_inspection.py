@@ -1,0 +1,60 @@
+"""`upsert-kafka topic`, `topics` and `describe` in a project: its profile, its models, its formats."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+
+from tests.dbt_project import Project
+
+AVRO = """{{ config(materialized='upsert_kafka', unique_key='id', format='avro', headers={'source': "'shop'"}) }}
+select 7 as id, 'ann' as name, cast(1.50 as decimal(10, 2)) as price, array('a', 'b') as tags,
+  named_struct('city', 'Bern') as address, map('k', 1) as scores"""
+REGISTERED = """{{ config(materialized='upsert_kafka', unique_key='id', value_format='avro-confluent') }}
+select explode(sequence(1, 3)) as id, 'ann' as name"""
+CHANGES = """{{ config(materialized='kafka', unique_key='id', value_format='debezium-json') }} select 1 as id, 'ann' as name"""
+
+
+@pytest.mark.nightly
+def test_commands_use_the_project(dbt_project: Callable[..., Project], broker: str, registry: str, schema_name: str) -> None:
+    models = {"models/orders.sql": AVRO, "models/users.sql": REGISTERED, "models/changes.sql": CHANGES}
+    project = dbt_project(models, schema_registry={"url": registry})
+    project.succeed("run", new_process=True)
+    consumer = KafkaConsumer(bootstrap_servers=broker, group_id=f"{schema_name}.group")
+    read = TopicPartition(f"{schema_name}.users", 0)
+    consumer.commit({read: OffsetAndMetadata(1, "", -1)})
+    consumer.close()
+
+    def command(*arguments: str) -> list[dict[str, Any]]:
+        here = ["--project-dir", str(project.folder), "--profiles-dir", str(project.folder), "--target", "dev"]
+        program = [sys.executable, "-m", "dbt.adapters.upsert_kafka.cli"]
+        done = subprocess.run(
+            [*program, *arguments, *here, "-o", "json"],
+            check=False, env=project.environment(), cwd="/", capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    [order] = command("topic", "orders")
+    expected = {"id": 7, "name": "ann", "price": 1.5, "tags": ["a", "b"], "address": {"city": "Bern"}, "scores": {"k": 1}}
+    assert (order["key"], order["value"], order["headers"]) == ({"id": 7}, expected, {"source": "shop"})
+
+    [user] = command("topic", f"{schema_name}.users", "--key", "2")
+    assert user["value"] == {"id": 2, "name": "ann"}
+    [change] = command("topic", "changes")
+    assert (change["value"]["op"], change["value"]["after"]) == ("c", {"id": 1, "name": "ann"})
+
+    found = {row["model"]: row for row in command("topics")}
+    users = found["users"]
+    assert (users["topic"], users["owner"], users["environment"]) == (f"{schema_name}.users", "shop.users", "dev")
+    assert (users["records"], users["live_keys"], users["lag"]) == (3, 3, {f"{schema_name}.group": 2})
+
+    [described] = command("describe", "orders")
+    assert (described["key"], described["value_format"], described["cleanup_policy"]) == ("id", "avro", "compact")
+    assert described["columns"].startswith("id int, name string, price decimal(10,2)")
