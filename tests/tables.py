@@ -65,6 +65,7 @@ class Table:
                 topic=self.topic,
                 topic_settings=TopicSettings(
                     partitions=self.partitions,
+                    replication_factor=parsed.replication_factor,
                     config=parsed.topic_config,
                     compacted=self.materialization == "upsert_kafka",
                 ),

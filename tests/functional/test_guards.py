@@ -22,7 +22,7 @@ REFUSED: dict[str, tuple[list[tuple[Any, ...]], str, dict[str, Any], str]] = {
         [(1, "a", 5), (1, "b", 5), (1, "c", 4)], VERSIONED, {"on_duplicate_key": "latest", "sequence_by": "version"},
         r'2 rows share their unique_key \(id\) and their sequence_by \(version\)',
     ),
-    "null keys": ([ANN, (None, "x")], Table.columns, {}, r"1 row has NULL in a column of unique_key \(id\).*on_null_key='drop'"),
+    "null keys": ([ANN, (None, "x")], Table.columns, {}, r'1 row has NULL in a column of unique_key \(id\), for example .*"name":"x".*on_null_key=\'drop\''),
     "no rows": ([], Table.columns, {}, "no rows and the topic has 3 keys. Set allow_empty=true"),
     "no rows but null keys": (
         [(None, "x")], Table.columns, {"on_null_key": "drop"}, "no rows and the topic has 3 keys",

@@ -87,7 +87,7 @@ class UpsertKafkaCredentials(Credentials):
 
     def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
         shown = super().connection_info(with_aliases=with_aliases)
-        return [(name, self.server if name == "remote" else value) for name, value in shown]
+        return [(name, self.server if name == "remote" else value) for name, value in shown if value not in (None, "")]
 
     @property
     def server(self) -> str | None:

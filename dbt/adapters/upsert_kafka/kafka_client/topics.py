@@ -13,6 +13,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import (
     ClusterAuthorizationFailedError,
+    InvalidReplicationFactorError,
     KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
@@ -21,7 +22,7 @@ from kafka.errors import (
 )
 
 from dbt.adapters.upsert_kafka.credentials import TOPIC_NAME
-from dbt.adapters.upsert_kafka.errors import MissingRightError, UpsertKafkaError, kafka_error_text
+from dbt.adapters.upsert_kafka.errors import MissingRightError, UpsertKafkaError, count_of, kafka_error_text
 from dbt.adapters.upsert_kafka.kafka_client import brokers
 
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
@@ -193,6 +194,12 @@ def create_unless_exists(admin: KafkaAdminClient, name: str, settings: TopicSett
         admin.wait_for_topics([name])
     except (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
         raise MissingRightError("CREATE", "topic", name) from None
+    except InvalidReplicationFactorError as error:
+        brokers = len(admin.describe_cluster()["brokers"])
+        raise UpsertKafkaError(
+            f"topic '{name}' could not be created: replication_factor is {settings.replication_factor or 'the broker default'}, "
+            f"and the cluster has {count_of(brokers, 'broker')}. Set replication_factor to at most {brokers}."
+        ) from error
     except KafkaError as error:
         raise UpsertKafkaError(
             f"topic '{name}' could not be created with partitions={settings.partitions or 'broker default'}, "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import GuardError, count_of
-from dbt.adapters.upsert_kafka.formats.records import KEY, Records
+from dbt.adapters.upsert_kafka.formats.records import KEY, VALUE, Records
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.publish.changes import Changes
 from dbt.adapters.upsert_kafka.publish.kinds import KIND, Kind
@@ -59,10 +59,8 @@ def _null_keys(changes: Changes, records: Records, options: ModelOptions) -> str
     number = changes[Kind.NULL]
     if not number or options.on_null_key == "drop":
         return None
-    return (
-        f"{null_keys(number, _names(records))}, for example {_examples(changes, Kind.NULL, records)}. "
-        "Filter such rows in the SELECT, or set on_null_key='drop'."
-    )
+    rows = ", ".join(changes.examples(Kind.NULL, records.show_value(VALUE), EXAMPLES))
+    return f"{null_keys(number, _names(records))}, for example {rows}. Filter such rows in the SELECT, or set on_null_key='drop'."
 
 
 def null_keys(number: int, columns: str) -> str:

@@ -59,6 +59,21 @@ class Memory:
         """Whether this run leaves a record."""
         return self.access is Access.FULL
 
+    def recreated(self, topic: Topic | None) -> str | None:
+        """A warning that the topic is not the one that the last run published to; None if it is, or if there was none.
+
+        Args:
+            topic: as it is now, None if it does not exist.
+        """
+        record = self.record
+        known = record is not None and record.published is not None and record.topic_id is not None
+        if record is None or not known or record.cluster_id != self.store.cluster_id(self.admin):
+            return None
+        if topic is not None and (not topic.id or topic.id == record.topic_id):
+            return None
+        how = "was deleted" if topic is None else "was deleted and created again"
+        return f"topic '{record.topic}' {how} since the last run ({record.run}). All rows are published to it."
+
     def check_changes(self, changed: int, deleted: int) -> None:
         """Refuse to change or delete keys that this model is not known to own.
 

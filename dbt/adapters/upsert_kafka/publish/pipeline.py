@@ -221,11 +221,12 @@ def _has_old_keys(memory: Memory, layout: Records, topic: Topic | None, request:
 
 def _announcements(memory: Memory, layout: Records, updated: int, topic: Topic | None, request: Request) -> list[str]:
     """What changes for consumers, who may have read the records that the topic has."""
+    recreated = memory.recreated(topic)
     if topic is None or topic.is_empty:
-        return []
+        return [recreated] if recreated else []
     before, now = memory.trusted.layout, layout_of(layout, request.time_zone)
     zone, columns = announce.time_zone_change(before, now.time_zone, updated), announce.layout_change(before, now, topic.name)
-    return [line for line in (columns, zone) if line]
+    return [line for line in (recreated, columns, zone) if line]
 
 
 def _log_preview(spark: SparkSession, changes: Changes, layout: Records, topic: Topic | None, request: Request) -> None:

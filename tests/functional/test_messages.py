@@ -1,0 +1,53 @@
+"""Messages that name what is wrong in this cluster, in this topic, in this row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dbt.adapters.upsert_kafka.errors import GuardError, UpsertKafkaError
+from tests.dbt_project import Project
+from tests.services import delete_topic, list_topics
+from tests.tables import Table
+
+
+def test_replication_factor_that_is_too_high_names_the_number_of_brokers(table: Table) -> None:
+    with pytest.raises(UpsertKafkaError, match=r"replication_factor is 3, and the cluster has 1 broker. Set .* to at most 1"):
+        table.publish([(1, "ann")], replication_factor=3)
+    assert table.topic not in list_topics(table.broker)
+
+
+def test_topic_setting_that_does_not_exist_is_named(table: Table) -> None:
+    with pytest.raises(UpsertKafkaError, match=r"retention\.mss"):
+        table.publish([(1, "ann")], topic_config={"retention.mss": "5"})
+
+
+def test_row_without_a_key_is_shown(table: Table) -> None:
+    with pytest.raises(GuardError, match=r'1 row has NULL in a column of unique_key \(id\), for example .*"name":"no key"'):
+        table.publish([(1, "ann"), (None, "no key")])
+
+
+def test_changed_key_names_the_columns(table: Table) -> None:
+    table.publish([(1, "ann")])
+    with pytest.raises(GuardError, match=r"the key changed from id \(int\) to name \(string\), so every key"):
+        table.publish([(1, "ann")], unique_key="name")
+
+
+def test_recreated_topic_is_announced(table: Table, warnings: list[str]) -> None:
+    table.publish([(1, "ann")])
+    delete_topic(table.broker, table.topic)
+    assert table.publish([(1, "ann")]).inserted == 1
+    [warning] = warnings
+    assert f"topic '{table.topic}' was deleted since the last run" in warning
+
+
+@pytest.mark.nightly
+def test_debug_shows_what_is_set_and_fails_for_a_dead_registry(dbt_project: Callable[..., Project]) -> None:
+    project = dbt_project({}, schema_registry={"url": "http://127.0.0.1:9"})
+    dead = project.run("debug", new_process=True)
+    assert dead.exit_code == 1
+    assert "Schema registry http://127.0.0.1:9 did not answer" in dead.output
+    assert "State topic: 'dbt-upsert-kafka.state' can be read and written" in dead.output
+    assert "Session time zone: UTC" in dead.output and "Java: " in dead.output and "None" not in dead.output
+    assert not (project.folder / "artifacts").exists(), "Spark's empty folder is deleted"
