@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target that needs it builds. Nothing has to be activated.
 .DEFAULT_GOAL := help
-.PHONY: help setup check test nightly bench lint format lock demo clean java
+.PHONY: help setup check test nightly matrix bench lint format lock demo clean java
 SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -21,6 +21,7 @@ help:
 	@echo 'make test     before each push: lint and the tests on a real Kafka and a real Spark, with coverage (about 40 minutes)'
 	@echo '              make test ARGS="tests/functional/test_guards.py -k deletes" runs these tests only'
 	@echo 'make nightly  all tests: all adapter suites of dbt, property tests with new seeds, slow fault tests (1 hour)'
+	@echo 'make matrix   the core of the tests with other versions of Python, dbt, Spark, Java and Kafka (docs/compatibility.md)'
 	@echo 'make lint     ruff, mypy and the import contract'
 	@echo 'make format   let ruff format the code'
 	@echo 'make demo     a model becomes a Kafka topic: seed, run, test, change, run again'
@@ -61,6 +62,9 @@ lint: $(READY)
 format: $(READY)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+matrix: $(READY)
+	$(PY) -m tests.matrix $(ARGS)
 
 bench: $(READY)
 	$(PY) -m benchmarks $(ARGS)

@@ -14,7 +14,7 @@ from dbt_common.events.event_manager import EventManager
 from dbt_common.events.event_manager_client import ctx_set_event_manager, get_event_manager
 from pyspark.sql import SparkSession
 
-from tests.dbt_project import QUICK_JVM, Project
+from tests.dbt_project import OTHER_JARS, QUICK_JVM, Project
 from tests.services import Cluster, SchemaRegistry
 
 pytest_plugins = ["tests.property_tests"]
@@ -96,10 +96,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark with the Kafka and Avro jars and an in-memory catalog."""
     import pyspark
 
-    from dbt.adapters.upsert_kafka.java import fetch_jars
-    from dbt.adapters.upsert_kafka.spark.settings import INSIDE_SPARK, kafka_jars
+    from dbt.adapters.upsert_kafka.java import fetch_files
+    from dbt.adapters.upsert_kafka.spark.settings import fetch_kafka_jars
 
-    jars = fetch_jars("spark-kafka", kafka_jars(pyspark.__version__), INSIDE_SPARK)
+    jars = fetch_files("jars", OTHER_JARS) if OTHER_JARS else fetch_kafka_jars(pyspark.__version__)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Set by `coverage run`. Spark's workers have to save what was measured before they are killed.
     workers = "tests.coverage_daemon" if "COVERAGE_PROCESS_CONFIG" in os.environ else "pyspark.daemon"

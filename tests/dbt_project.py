@@ -35,9 +35,11 @@ QUICK_DELTA = {
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.databricks.delta.stats.collect": "false",
 }
+# Maven coordinates for `jars:` of the profile. `make matrix` sets them where the registry lacks a jar of the row's Spark.
+OTHER_JARS = [jar for jar in os.environ.get("UPSERT_KAFKA_TEST_JARS", "").split(",") if jar]
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 # The profile of a project that may share a process: nothing in it needs another JVM, environment or broker.
-SHAREABLE = {"type", "schema", "bootstrap_servers", "threads", "topic_defaults", "master", "spark"}
+SHAREABLE = {"type", "schema", "bootstrap_servers", "threads", "topic_defaults", "master", "spark", "jars"}
 # Every project leaves a Hive client in the JVM.
 PROJECTS_PER_PROCESS = 15
 # Reads a command per line, runs it, and ends what dbt printed with a line of its own that has the exit code. Each command has a
@@ -153,6 +155,8 @@ class Project:
         quick = {**QUICK_SPARK, **(QUICK_DELTA if profile.get("file_format") == "delta" else {})}
         # The settings of a Spark Connect server are set where it runs.
         own = {} if "remote" in profile else {"master": "local[2]", "spark": {**quick, **(spark or {})}}
+        if OTHER_JARS and "remote" not in profile:
+            own["jars"] = OTHER_JARS
         self.profile: dict[str, Any] = {
             "type": "upsert_kafka",
             "schema": schema,

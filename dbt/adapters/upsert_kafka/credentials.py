@@ -52,7 +52,8 @@ class UpsertKafkaCredentials(Credentials):
     spark: dict[str, Any] = field(default_factory=dict)
     """Spark configuration; overrides what the adapter sets."""
     jars: list[str] | None = None
-    """Local jars instead of downloaded ones, for machines without access to a Maven repository."""
+    """Jars instead of those that the adapter would download: files, or Maven coordinates, which are downloaded without their
+    dependencies."""
     kafka: dict[str, Any] = field(default_factory=dict)
     """Kafka client properties for every topic, with the names of Java's clients."""
     schema_registry: dict[str, Any] = field(default_factory=dict)

@@ -12,6 +12,19 @@ class UpsertKafkaError(DbtRuntimeError):
     """Base class of all errors that this adapter raises."""
 
 
+class JarsNotFoundError(UpsertKafkaError):
+    """The Maven repository answers, but lacks jars.
+
+    Args:
+        name: what needs the jars.
+        jars: their file names.
+    """
+
+    def __init__(self, name: str, jars: list[str], remedy: str = "Name files that you have with `jars:` in the profile.") -> None:
+        self.jars = jars
+        super().__init__(f"The Maven repository does not have {' and '.join(jars)}, which {name} needs. {remedy}")
+
+
 class OptionsError(UpsertKafkaError):
     """A model's options are wrong; nothing was changed."""
 

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import JarsNotFoundError, UpsertKafkaError
 
 OLDEST_JAVA = 17
 
@@ -44,9 +44,9 @@ def find_java() -> Path:
         raise UpsertKafkaError(
             f"Java {OLDEST_JAVA} or newer is needed and {where}. Install it, for example openjdk-17-jre-headless."
         )
-    match = re.search(r'version "(\d+)', _version(java))
-    if match is None or int(match[1]) < OLDEST_JAVA:
-        found = f"version {match[1]}" if match else "an unknown version"
+    major = _major(java)
+    if major is None or major < OLDEST_JAVA:
+        found = f"version {major}" if major else "an unknown version"
         raise UpsertKafkaError(
             f"Java {OLDEST_JAVA} or newer is needed and '{java}' is {found}. Install a newer one or set JAVA_HOME."
         )
@@ -56,6 +56,16 @@ def find_java() -> Path:
 def java_version() -> str:
     """The output of `java -version`."""
     return _version(str(find_java()))
+
+
+def major_version() -> str:
+    """The major version of the Java that is used."""
+    return str(_major(str(find_java())))
+
+
+def _major(java: str) -> int | None:
+    match = re.search(r'version "(\d+)', _version(java))
+    return int(match[1]) if match else None
 
 
 @cache
@@ -74,7 +84,7 @@ def pyspark_jar(artifact: str) -> Path:
 def fetch_jars(name: str, coordinates: Iterable[str], exclude: Iterable[str] = ()) -> list[Path]:
     """The jars of `group:artifact:version` coordinates and their dependencies, from the cache or downloaded into it.
 
-    A coordinate that ends with `:type:classifier` is a single file without dependencies.
+    A coordinate that ends with `:type` or `:type:classifier` is a single file without dependencies.
 
     Args:
         name: names the jars in the progress line and in the cache.
@@ -82,6 +92,10 @@ def fetch_jars(name: str, coordinates: Iterable[str], exclude: Iterable[str] = (
 
     Returns:
         The jars' paths, sorted.
+
+    Raises:
+        JarsNotFoundError: the Maven repository does not have a jar.
+        UpsertKafkaError: another failure.
     """
     requested, excluded = sorted(coordinates), sorted(exclude)
     digest = hashlib.sha256(repr((requested, excluded)).encode()).hexdigest()[:12]
@@ -114,6 +128,8 @@ def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
         jars = Path(scratch) / "jars"
         if done.returncode != 0 or not jars.is_dir():
+            if absent := _NOT_FOUND.findall(done.stdout):
+                raise JarsNotFoundError(name, [f"{artifact}-{version}.jar" for artifact, version in dict.fromkeys(absent)])
             lines = [
                 line.strip()
                 for line in (done.stdout + done.stderr).splitlines()
@@ -129,6 +145,18 @@ def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path
     print(f"Downloaded {name}: {len(list(folder.iterdir()))} files", file=sys.stderr, flush=True)
 
 
+def is_coordinate(text: str) -> bool:
+    """Whether the text is a Maven coordinate `group:artifact:version`, possibly with `:type:classifier`, and not a path."""
+    return bool(re.fullmatch(r"[\w.-]+(:[\w.-]+){2,4}", text))
+
+
+def fetch_files(name: str, coordinates: Iterable[str]) -> list[Path]:
+    """The jars of `group:artifact:version` coordinates without their dependencies, from the cache or downloaded into it."""
+    return fetch_jars(name, [c if c.count(":") > _JAR_COLONS else f"{c}:jar" for c in coordinates])
+
+
+# The summary at the end of Ivy's output: `:: org.apache.spark#spark-avro_2.13;4.3.0: not found`.
+_NOT_FOUND = re.compile(r":: [^#\s]+#([^;\s]+);([^:\s]+): not found")
 _JAR_COLONS = 2
 # Files without dependencies: Ivy does not read their POMs, because not every mirror has the parent POMs.
 _FILES_ONLY = (
@@ -144,7 +172,9 @@ def check_sums(name: str, coordinates: list[str], jars: list[Path]) -> None:
     """
     lines = (Path(__file__).with_name("checksums.txt")).read_text().splitlines()
     known = {file: digest for digest, file in (line.split() for line in lines)}
-    named = {f"{artifact}-{version}.jar" for _, artifact, version, *_ in (c.split(":") for c in coordinates)}
+    named = {
+        f"{'-'.join([artifact, version, *file[1:]])}.jar" for _, artifact, version, *file in (c.split(":") for c in coordinates)
+    }
     if not named <= known.keys():
         return
     for jar in jars:
@@ -162,8 +192,8 @@ def _module_descriptor(coordinates: list[str], exclude: list[str]) -> str:
         group, artifact, version, *file = coordinate.split(":")
         names = f"org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(version)}"
         if file:
-            kind, classifier = map(quoteattr, file)
-            one = f"<artifact name={quoteattr(artifact)} type={kind} ext={kind} e:classifier={classifier}/>"
+            kind, classified = quoteattr(file[0]), "".join(f" e:classifier={quoteattr(text)}" for text in file[1:])
+            one = f"<artifact name={quoteattr(artifact)} type={kind} ext={kind}{classified}/>"
             dependencies.append(f'<dependency {names} transitive="false" conf="default->default">{one}</dependency>')
         else:
             dependencies.append(f'<dependency {names} conf="default->runtime(default),master(default)"/>')

@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import pyspark
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import java
+from dbt.adapters.upsert_kafka import java, tested_versions
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import reach
@@ -87,7 +88,8 @@ def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
 
 
 def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
-    java.find_java()
+    if warning := tested_versions.warning(java.major_version(), pyspark.__version__):
+        logger.warning(warning)
     secrets = export_secrets(credentials)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = settings.worker_python(credentials)

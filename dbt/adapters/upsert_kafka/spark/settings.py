@@ -13,9 +13,9 @@ from typing import Any
 
 import pyspark
 
-from dbt.adapters.upsert_kafka import java
+from dbt.adapters.upsert_kafka import java, tested_versions
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import JarsNotFoundError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.spark import class_archive, time_zone
 
 SCALA = "2.13"
@@ -109,6 +109,35 @@ def kafka_jars(spark_version: str) -> list[str]:
     return [f"org.apache.spark:{name}_{SCALA}:{spark_version}" for name in names]
 
 
+def fetch_kafka_jars(spark_version: str) -> list[Path]:
+    """The jars of `kafka_jars` and their dependencies.
+
+    Raises:
+        JarsNotFoundError: the Maven repository lacks one. The message names the versions of pyspark whose jars it has.
+    """
+    try:
+        return java.fetch_jars("spark-kafka", kafka_jars(spark_version), INSIDE_SPARK)
+    except JarsNotFoundError as error:
+        remedy = (
+            f"{_versions_with_jars()}, or name jars with `jars:` in the profile: files, or Maven coordinates that the "
+            "repository has (docs/compatibility.md)."
+        )
+        raise JarsNotFoundError(f"pyspark {spark_version}", error.jars, remedy) from None
+
+
+def _versions_with_jars() -> str:
+    """Which of the tested versions of pyspark the Maven repository has all jars for, as the beginning of a remedy."""
+    found = []
+    for version in tested_versions.PYSPARK:
+        jars = [*kafka_jars(version), f"org.apache.spark:spark-token-provider-kafka-0-10_{SCALA}:{version}"]
+        try:
+            java.fetch_files("spark-kafka", jars)
+        except UpsertKafkaError:
+            continue
+        found.append(version)
+    return f"Install pyspark {' or '.join(found)}, whose jars it has" if found else "Use another Maven repository"
+
+
 def local_settings() -> dict[str, str]:
     """Settings for a Spark that runs on one machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -169,10 +198,13 @@ def _defaults(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
 def _jars(credentials: UpsertKafkaCredentials) -> list[str]:
     jars = credentials.jars
     if jars is None:
-        fetched = java.fetch_jars("spark-kafka", kafka_jars(pyspark.__version__), INSIDE_SPARK)
+        fetched = fetch_kafka_jars(pyspark.__version__)
         if credentials.file_format == "delta":
             fetched += java.fetch_jars("delta", DELTA_JARS, (*INSIDE_SPARK, "org.antlr"))
         jars = [str(jar) for jar in fetched]
+    coordinates = [jar for jar in jars if java.is_coordinate(jar)]
+    if coordinates:
+        jars = [jar for jar in jars if jar not in coordinates] + [str(jar) for jar in java.fetch_files("jars", coordinates)]
     missing = [jar for jar in jars if not Path(jar).is_file()]
     if missing:
         raise UpsertKafkaError(f"'jars' in your profile names files that do not exist: {', '.join(missing)}. Correct the paths.")

@@ -1,0 +1,93 @@
+"""`make matrix`: builds the environment of each row, runs the core tests in it, and writes the results to docs/compatibility.*.
+
+    python -m tests.matrix                    all rows, one after the other
+    python -m tests.matrix --nightly          the rows that differ most from the locked set
+    python -m tests.matrix py3.12 kafka2.8    the rows whose names contain one of these texts
+
+A row whose Python or Java is not on this machine is skipped with a message; its last result stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from docs import compatibility_page
+from tests.matrix import environment
+from tests.matrix.rows import CORE, ROWS, Row
+
+TIMEOUT_SECONDS = 1800
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="make matrix")
+    parser.add_argument("--nightly", action="store_true", help="only the rows that differ most from the locked set")
+    parser.add_argument("names", nargs="*", help="parts of the names of rows")
+    given = parser.parse_args(arguments)
+    rows = [row for row in ROWS if not given.names or any(part in row.name for part in given.names)]
+    failed = []
+    for row in rows:
+        if given.nightly and not row.nightly:
+            continue
+        try:
+            result = run(row)
+        except environment.NotAvailableError as error:
+            print(f"{row.name}: skipped, {error}", flush=True)
+            continue
+        compatibility_page.add(result)
+        print(f"{row.name}: {result['passed']} passed, {result['failed']} failed, {result['seconds']} s", flush=True)
+        if result["failed"]:
+            failed.append(row.name)
+    print(f"{len(failed)} of {len(rows)} rows failed{': ' + ', '.join(failed) if failed else ''}")
+    return 1 if failed else 0
+
+
+def run(row: Row) -> dict[str, Any]:
+    """Run the core tests in the row's environment; returns what docs/compatibility.json stores."""
+    java_home = environment.find_java(row.java)
+    python = environment.build(row)
+    started = time.monotonic()
+    with environment.broker(row.broker) as bootstrap_servers, tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        variables = {
+            **os.environ,
+            "JAVA_HOME": str(java_home),
+            "UPSERT_KAFKA_TEST_BROKER": bootstrap_servers,
+            "UPSERT_KAFKA_TEST_JARS": environment.jars(row),
+            # The environment's own packages only.
+            "VIRTUAL_ENV": str(python.parents[1]),
+        }
+        command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *CORE]
+        done = subprocess.run(command, cwd=environment.ROOT, env=variables, check=False, timeout=TIMEOUT_SECONDS)
+        passed, failed = counts(report) if report.exists() else (0, 1)
+    return {
+        "row": row.name,
+        "oldest": row.oldest,
+        "java": row.java,
+        "broker": row.broker,
+        "versions": environment.versions(python),
+        "other_jars": bool(environment.jars(row)),
+        "passed": passed,
+        "failed": max(failed, int(done.returncode != 0)),
+        "seconds": round(time.monotonic() - started),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def counts(report: Path) -> tuple[int, int]:
+    """Tests that passed, and tests that failed or did not run. A skipped test is not a passed one."""
+    [suite] = ElementTree.parse(report).getroot().iter("testsuite")
+    tests, others = int(suite.get("tests", 0)), sum(int(suite.get(kind, 0)) for kind in ("failures", "errors", "skipped"))
+    return tests - others, others
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

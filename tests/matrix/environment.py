@@ -1,0 +1,119 @@
+"""Builds the virtual environment of a row, and starts its broker.
+
+Environments are in `.matrix`, which can be deleted. uv installs them, because it links the files of its cache: an environment
+with Spark takes seconds. Leaves to `__main__` which rows run.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from tests.matrix.rows import JARS, Row
+from tests.matrix.zookeeper import ZooKeeperCluster
+from tests.services import Cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".matrix"
+# What the tests of a row import besides the package.
+TEST_TOOLS = ("pytest>=8", "hypothesis>=6", "cryptography>=43", "PyYAML")
+# A requirement of dbt-core 1.12 that downloads a binary while it is installed. dbt runs without it.
+WITHOUT = "dbt-core-experimental-parser ; python_version < '3'"
+FIRST_KRAFT = (3, 3)
+VERSIONS = """
+import json, platform
+from importlib.metadata import version
+names = ["dbt-core", "dbt-spark", "dbt-adapters", "pyspark", "kafka-python", "pandas", "numpy", "pyarrow"]
+print(json.dumps({"python": platform.python_version(), **{name: version(name) for name in names}}))
+"""
+
+
+class NotAvailableError(Exception):
+    """This machine lacks the interpreter or the Java of a row."""
+
+
+def build(row: Row) -> Path:
+    """The Python of the row's environment, with the dependencies that the row names and this checkout."""
+    folder = FOLDER / row.name
+    interpreter = find_python(row.python)
+    uv = _uv()
+    if not (folder / "ready").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        FOLDER.mkdir(exist_ok=True)
+        overrides = FOLDER / "overrides.txt"
+        overrides.write_text(WITHOUT + "\n")
+        _run([uv, "venv", "--quiet", "--python", interpreter, str(folder)])
+        python = str(folder / "bin" / "python")
+        pins = [f"dbt-core=={row.dbt}.*", f"pyspark=={row.spark}"]
+        resolution = ["--resolution", "lowest-direct"] if row.oldest else []
+        install = [uv, "pip", "install", "--quiet", "--python", python]
+        _run(
+            [*install, *resolution, "--override", str(overrides), "-r", str(ROOT / "pyproject.toml"), "--extra", "connect", *pins]
+        )
+        # Not part of the package's requirements: always the newest.
+        _run([*install, *TEST_TOOLS, *row.packages])
+        _run([*install, "--no-deps", "-e", str(ROOT)])
+        (folder / "ready").touch()
+    return folder / "bin" / "python"
+
+
+def versions(python: Path) -> dict[str, str]:
+    """The versions in an environment."""
+    return dict(json.loads(_run([str(python), "-c", VERSIONS])))
+
+
+def find_python(version: str) -> str:
+    """The interpreter of this version on this machine."""
+    candidates = [shutil.which(f"python{version}"), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))]
+    for candidate in filter(None, candidates):
+        shown = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False)
+        if shown.returncode == 0 and shown.stdout.startswith(f"Python {version}."):
+            return candidate
+    raise NotAvailableError(f"Python {version} is not on this machine")
+
+
+def find_java(version: str) -> Path:
+    """JAVA_HOME of this version on this machine."""
+    for home in sorted(Path("/usr/lib/jvm").glob("*")):
+        java = home / "bin" / "java"
+        if java.exists():
+            shown = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
+            if f'version "{version}.' in shown:
+                return home
+    raise NotAvailableError(f"Java {version} is not on this machine")
+
+
+def jars(row: Row) -> str:
+    """The Maven coordinates of `jars:` in the profile, separated by commas; empty if the registry has those of this Spark."""
+    return ",".join(JARS.get(row.spark, ()))
+
+
+@contextmanager
+def broker(version: str) -> Iterator[str]:
+    """A broker of this version of Kafka; returns its bootstrap servers."""
+    is_kraft = tuple(map(int, version.split(".")[:2])) >= FIRST_KRAFT
+    with Cluster(version=version) if is_kraft else ZooKeeperCluster(version) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@cache
+def _uv() -> str:
+    """uv, which is installed into `.matrix/uv` on first use."""
+    uv = FOLDER / "uv" / "bin" / "uv"
+    if not uv.exists():
+        _run([sys.executable, "-m", "venv", str(FOLDER / "uv")])
+        _run([str(FOLDER / "uv" / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "uv"])
+    return str(uv)
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}:\n{done.stdout}{done.stderr}")
+    return done.stdout
