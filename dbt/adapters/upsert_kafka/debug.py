@@ -12,6 +12,7 @@ from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import schema_registry
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.internals import describe_cluster
 from dbt.adapters.upsert_kafka.spark import time_zone
 from dbt.adapters.upsert_kafka.state.store import Access, StateSettings, store_of
 
@@ -32,7 +33,7 @@ def report(spark: SparkSession, credentials: UpsertKafkaCredentials, kafka: Kafk
     if credentials.remote is None:
         yield f"Java: {java.java_version().splitlines()[0]}"
     with kafka.admin() as admin:
-        cluster = admin.describe_cluster()
+        cluster = describe_cluster(admin)
         brokers = cluster["brokers"]
         active = next(broker for broker in brokers if not broker.get("is_fenced"))
         version = ".".join(map(str, admin.get_broker_version_data(active["broker_id"]).broker_version))

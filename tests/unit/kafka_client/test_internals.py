@@ -239,3 +239,24 @@ def test_crc32c_is_the_checksum_of_kafka_python() -> None:
     for data in (b"", b"123456789", bytes(range(256)) * 1000):
         assert crc32c.crc32c(memoryview(bytearray(data))) == calc_crc32c(data)
     assert crc32c.crc32c(b"123456789") == 0xE3069283
+
+
+def test_metadata_of_no_topics_replaces_a_response_without_endpoint_type() -> None:
+    class OldBroker:
+        """An admin client with kafka-python's methods, and the answers of a broker 2.8."""
+
+        def describe_cluster(self) -> None:
+            raise KeyError("endpoint_type")
+
+        def _get_cluster_metadata(self, topics: list[str]) -> dict[str, Any]:
+            return {"cluster_id": "abc", "brokers": [{"node_id": 1}], "topics": topics}
+
+        class _manager:
+            @staticmethod
+            def run(function: Callable[..., Any], *arguments: Any) -> Any:
+                return function(*arguments)
+
+    described: Any = OldBroker()
+    assert internals.describe_cluster(described) == {"cluster_id": "abc", "brokers": [{"node_id": 1, "broker_id": 1}]}
+    for name in ("describe_cluster", "_get_cluster_metadata"):
+        assert hasattr(kafka.KafkaAdminClient, name), f"KafkaAdminClient has no {name} {ADAPT}"

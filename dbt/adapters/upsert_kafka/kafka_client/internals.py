@@ -64,6 +64,7 @@ __all__ = [
     "ProduceRequest",
     "TxnOffsetCommitRequest",
     "close_connections",
+    "describe_cluster",
     "handshake_error",
     "is_disconnect",
     "open_connections",
@@ -140,3 +141,18 @@ def tls_alert(error: BaseException) -> ssl.SSLError | None:
 def is_disconnect(error: BaseException) -> bool:
     """Whether the broker closed the connection without an answer."""
     return error.args == (_DISCONNECTED,)
+
+
+def describe_cluster(admin: KafkaAdminClient) -> dict[str, Any]:
+    """The id of the cluster and its brokers.
+
+    Why: brokers 2.8 to 3.6 answer with the first version of the response, which has no `endpoint_type`.
+    Missing: `KafkaAdminClient.describe_cluster` raises a KeyError for such a response. For still older brokers it asks for the
+    metadata of no topics, which every broker answers.
+    """
+    try:
+        return dict(admin.describe_cluster())
+    except KeyError:
+        metadata = admin._manager.run(admin._get_cluster_metadata, [])
+        brokers = [{**broker, "broker_id": broker["node_id"]} for broker in metadata["brokers"]]
+        return {"cluster_id": metadata["cluster_id"], "brokers": brokers}

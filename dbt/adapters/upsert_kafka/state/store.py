@@ -22,6 +22,7 @@ from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import MissingRightError, StateError, kafka_error_text
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.internals import describe_cluster
 from dbt.adapters.upsert_kafka.kafka_client.topics import READ_COMMITTED, READ_UNCOMMITTED, Topic, TopicSettings
 from dbt.adapters.upsert_kafka.state.record import StateRecord, decode
 
@@ -91,7 +92,7 @@ class StateStore:
     def cluster_id(self, admin: KafkaAdminClient) -> str:
         """The cluster's id, which tells it from another at the same address."""
         if self._cluster_id is None:
-            self._cluster_id = str(admin.describe_cluster()["cluster_id"])
+            self._cluster_id = str(describe_cluster(admin)["cluster_id"])
         return self._cluster_id
 
     def access(self, admin: KafkaAdminClient) -> Access:
