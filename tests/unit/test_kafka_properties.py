@@ -80,3 +80,18 @@ def test_source_gets_consumer_properties_and_sink_gets_producer_properties() -> 
     source, sink = settings.spark_source(), settings.spark_sink(acks="all")
     assert (source["kafka.max.poll.records"], source["kafka.client.id"]) == ("10", "me") and "kafka.linger.ms" not in source
     assert (sink["kafka.linger.ms"], sink["kafka.client.id"]) == ("5", "me") and "kafka.max.poll.records" not in sink
+
+
+def test_property_of_a_newer_client_is_refused_and_a_plugin_s_is_not() -> None:
+    newer = "sasl.oauthbearer.client.credentials.client.id"
+    kafka_properties.use_java_client(kafka_properties.JavaClient("3.9.0", frozenset({"linger.ms", "added.in.a.later.release"})))
+    try:
+        assert kafka_properties.newer_than_client(newer) == (
+            "can't be set: the Kafka client 3.9.0 of this Spark does not have this property; "
+            "set clientId and clientSecret in sasl.jaas.config"
+        )
+        assert kafka_properties.newer_than_client("linger.ms") is kafka_properties.newer_than_client("of.a.plugin") is None
+        assert is_known("added.in.a.later.release") and not is_known(newer)
+    finally:
+        kafka_properties.use_java_client(None)
+    assert is_known(newer) and kafka_properties.newer_than_client(newer) is None

@@ -1,6 +1,7 @@
 """The properties of Kafka's clients: names, types and values of Kafka 4.1, and which client takes which property.
 
-Checks values before a client starts. Leaves to `kafka_client.clients` how properties are passed to Spark and kafka-python.
+Once Spark runs, `use_java_client` limits the names to those of the Kafka client in Spark's jars. Checks values before a client
+starts. Leaves to `kafka_client.clients` how properties are passed to Spark and kafka-python.
 """
 
 from __future__ import annotations
@@ -178,6 +179,11 @@ OWNED_UNDER_EXACTLY_ONCE = {
     "partitioner.class": "Java's producer does not write the transaction; use sink_partitioner_class",
 }
 
+_OLDER_WAYS = {
+    "sasl.oauthbearer.client.credentials.": "set clientId and clientSecret in sasl.jaas.config",
+    "sasl.oauthbearer.scope": "set scope in sasl.jaas.config",
+}
+
 _SECRET = re.compile(r"pass|secret|jaas|token|credential|user.?info|api.?key|private|(^|[._-])key$|certificate", re.IGNORECASE)
 
 
@@ -218,9 +224,39 @@ def split(properties: Mapping[str, str]) -> ClientProperties:
     return ClientProperties(producer=taken_by("P"), consumer=taken_by("C"), admin=taken_by("A"))
 
 
+@dataclass(frozen=True)
+class JavaClient:
+    """The Kafka client in Spark's jars."""
+
+    version: str
+    names: frozenset[str]
+    """The properties of its producer, consumer and admin client."""
+
+
+_java_client: JavaClient | None = None
+
+
+def use_java_client(client: JavaClient | None) -> None:
+    """Check names against this client from now on; None for the names of Kafka 4.1."""
+    global _java_client
+    _java_client = client
+
+
 def is_known(name: str) -> bool:
     """Whether any Kafka client defines the property, or it configures a config provider."""
-    return name in PROPERTIES or name == "config.providers" or name.startswith("config.providers.")
+    names = PROPERTIES if _java_client is None else _java_client.names
+    return name in names or name == "config.providers" or name.startswith("config.providers.")
+
+
+def newer_than_client(name: str) -> str | None:
+    """Why a property of Kafka can't be set with the client in Spark's jars; None if it can.
+
+    A name that Kafka does not define may belong to a plugin: that is no reason.
+    """
+    if _java_client is None or name not in PROPERTIES or name in _java_client.names:
+        return None
+    instead = next((text for prefix, text in _OLDER_WAYS.items() if name.startswith(prefix)), "remove it")
+    return f"can't be set: the Kafka client {_java_client.version} of this Spark does not have this property; {instead}"
 
 
 def nearest(name: str) -> str | None:

@@ -174,7 +174,7 @@ class _Check:
                 self._add_problem(assignment, f"can't be set: {reason}")
             elif kafka_properties.holds_secret(name) and "${" not in value:
                 self._add_problem(assignment, f"{table.NO_SECRET} `kafka` of the profile, or use a Kafka config provider")
-            elif wrong := kafka_properties.problem(name, value):
+            elif wrong := kafka_properties.newer_than_client(name) or kafka_properties.problem(name, value):
                 self._add_problem(assignment, wrong)
             elif not kafka_properties.is_known(name):
                 near = kafka_properties.nearest(name)

@@ -11,9 +11,12 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+
+from dbt.adapters.upsert_kafka.kafka_properties import JavaClient
 
 QUERY_CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -47,6 +50,21 @@ def jvm_process() -> Popen[bytes]:
     gateway = SparkContext._gateway
     assert gateway is not None, "Spark runs in no JVM of this process"
     return gateway.proc
+
+
+def java_kafka_client(session: SparkSession) -> JavaClient | None:
+    """Version and properties of the Kafka client in the jars of a Spark that this process started; None without such a client.
+
+    Why: a property that Kafka added later has no effect on an older client, and Spark does not report that.
+    Missing: pyspark has no public way to call a class of a jar.
+    """
+    jvm: Any = session._jvm
+    client = jvm.org.apache.kafka.clients
+    configs = [client.producer.ProducerConfig, client.consumer.ConsumerConfig, client.admin.AdminClientConfig]
+    if not all(isinstance(config, JavaClass) for config in configs):
+        return None
+    names = frozenset(str(name) for config in configs for name in config.configNames())
+    return JavaClient(str(jvm.org.apache.kafka.common.utils.AppInfoParser.getVersion()), names)
 
 
 def unpersist_checkpoint(frame: DataFrame) -> None:

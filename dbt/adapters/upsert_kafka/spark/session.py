@@ -21,7 +21,7 @@ from dbt.adapters.events.logging import AdapterLogger
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import java, tested_versions
+from dbt.adapters.upsert_kafka import java, kafka_properties, tested_versions
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import reach
@@ -99,6 +99,7 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     if not settings.is_local(credentials):
         executor_environment = {f"spark.executorEnv.{variable}": value for variable, value in secrets.items()}
         spark_settings = {**executor_environment, **spark_settings}
+    kafka_properties.use_java_client(None)
     try:
         artifacts = Path.cwd() / "artifacts"
         is_users = artifacts.exists()
@@ -112,6 +113,10 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     except Exception as error:  # Py4J's and Spark's errors have no common base
         logger.debug(f"Spark did not start: {error!r}")
         raise UpsertKafkaError(_start_failure(error, credentials)) from error
+    kafka_properties.use_java_client(internals.java_kafka_client(session))
+    if newer := [f"'kafka: {name}' {why}" for name in credentials.kafka if (why := kafka_properties.newer_than_client(name))]:
+        session.stop()
+        raise UpsertKafkaError("; ".join(newer))
     return session
 
 
