@@ -45,9 +45,7 @@ _FIRST, _LAST = datetime(1900, 1, 1), datetime(2200, 1, 1)
 def data_types(format_name: str, depth: int = 2) -> st.SearchStrategy[DataType]:
     """A type that the format supports."""
     scalars = [BooleanType(), ByteType(), ShortType(), IntegerType(), LongType(), FloatType(), DoubleType(), StringType()]
-    scalars += [BinaryType(), DateType(), TimestampNTZType()]
-    if format_name != "avro-confluent":
-        scalars.append(TimestampType())
+    scalars += [BinaryType(), DateType(), TimestampNTZType(), TimestampType()]
     decimals = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: DecimalType(p, s)))
     flat: st.SearchStrategy[DataType] = st.sampled_from(scalars) | decimals
     if depth == 0 or (format_name == "csv" and depth == 1):

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import formats
 from dbt.adapters.upsert_kafka.formats import Field, Side
+from dbt.adapters.upsert_kafka.formats.avro import avro_schema
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "flink_2_2.json").read_text())["cases"]
@@ -134,6 +135,10 @@ def test_types_that_flink_refuses_are_refused_with_the_column_and_a_remedy(case:
         # Flink refuses the type by its precision. Spark's type has no precision, so that the first row with microseconds fails.
         with pytest.raises(Exception, match=r"column 'v' has microseconds.*set avro_timestamp_mapping_legacy=false"):
             frame.selectExpr(format.encode(value)).collect()
+        return
+    if (case["format"], case["spark_types"][1]) == ("avro", "timestamp"):
+        # The only type that is written although Flink refuses it: there are no bytes of Flink that would have to be equal.
+        assert format.problems(value) == [] and '"logicalType":"timestamp-micros"' in avro_schema(value)
         return
     [problem] = format.problems(value)
     assert "column 'v'" in problem and case["spark_types"][1] in problem and f"as {case['format']}: " in problem

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka import formats
-from dbt.adapters.upsert_kafka.formats.avro import avro_schema
+from dbt.adapters.upsert_kafka.formats.avro import avro_schema, read_body
 from tests.spark.formats.formatted import SETTINGS, read, settings, side_of, write
 
 EVERYTHING = """SELECT 1 AS id, true AS flag, CAST(2 AS tinyint) AS tiny, CAST(3 AS smallint) AS small, 4L AS big,
@@ -81,6 +81,50 @@ def test_microseconds_are_kept_without_the_legacy_mapping(spark: SparkSession, t
     assert row["t"] == datetime(2024, 11, 3, 5, 30, 0, 123456, tzinfo=UTC)
 
 
+def test_timestamp_needs_no_option_and_leaves_the_legacy_mapping_of_timestamp_ntz(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT TIMESTAMP_NTZ '2024-03-10 02:30:00.123' AS n, array(TIMESTAMP '2024-11-03 05:30:00.123456Z') AS t")
+    side = side_of(frame)
+    assert formats.get("avro").problems(side) == []
+    assert '"timestamp-millis"' in avro_schema(side) and '"timestamp-micros"' in avro_schema(side)
+    [payload] = write(frame, "avro", side)
+    assert read(spark, [payload], "avro", side).collect() == frame.collect()
+    row: Any = fastavro.schemaless_reader(io.BytesIO(payload), json.loads(avro_schema(side)), None)
+    assert row["n"] == datetime(2024, 3, 10, 2, 30, 0, 123000, tzinfo=UTC)
+    assert row["t"] == [datetime(2024, 11, 3, 5, 30, 0, 123456, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize("unit", ["millis", "micros"])
+def test_timestamps_are_read_in_the_unit_of_their_writer(spark: SparkSession, unit: str) -> None:
+    moment = datetime(2024, 11, 3, 5, 30, 0, 123000, tzinfo=UTC)
+    stamp = {"type": "long", "logicalType": f"timestamp-{unit}"}
+    nested = {"type": "record", "name": "Nested", "fields": [{"name": "t", "type": stamp}]}
+    writer = {
+        "type": "record",
+        "name": "Event",
+        "namespace": "shop",
+        "fields": [
+            {"name": "t", "type": ["null", stamp]},
+            {"name": "n", "type": {"type": "long", "logicalType": f"local-timestamp-{unit}"}},
+            {"name": "a", "type": {"type": "array", "items": nested}},
+            {"name": "again", "type": "Nested"},
+        ],
+    }
+    buffer = io.BytesIO()
+    row = {"t": moment, "n": moment.replace(tzinfo=None), "a": [{"t": moment}], "again": {"t": moment}}
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(writer), row)
+    types = "t timestamp, n timestamp_ntz, a array<struct<t: timestamp>>, again struct<t: timestamp>"
+    side = side_of(spark.createDataFrame([], types))
+    decoded = read_body("payload", side, legacy=True, writer_schema=json.dumps(writer))
+    frame = spark.createDataFrame([(bytearray(buffer.getvalue()),)], "payload binary")
+    [found] = (
+        frame.selectExpr(f"inline({decoded})")
+        .selectExpr("unix_micros(t)", "n", "unix_micros(a[0].t)", "unix_micros(again.t)")
+        .collect()
+    )
+    micros = int(moment.timestamp() * 1_000_000)
+    assert tuple(found) == (micros, moment.replace(tzinfo=None), micros, micros)
+
+
 @pytest.mark.parametrize("value", ["t", "array(t)", "map('k', t)", "named_struct('a', array(t))"])
 @pytest.mark.parametrize(("time_zone", "ansi"), SETTINGS)
 def test_microseconds_are_an_error_with_the_legacy_mapping(spark: SparkSession, value: str, time_zone: str, ansi: str) -> None:
@@ -104,10 +148,6 @@ def test_null_in_a_required_column_is_encoded_to_null(spark: SparkSession) -> No
         (
             "map(1, 'x') AS v",
             "column 'v' of type map<int,string> can't be written in the value as avro: Avro maps have string keys",
-        ),
-        (
-            "TIMESTAMP '2024-01-01 00:00:00Z' AS v",
-            "column 'v' of type timestamp .* as avro: set avro_timestamp_mapping_legacy=false, or cast",
         ),
         ("INTERVAL '1' DAY AS v", "column 'v' of type interval day .* as avro: cast the column"),
         ("1 AS `a.b`", r"column 'a.b' can't be written in the value as avro: 'a.b' is not an Avro name; use an alias"),

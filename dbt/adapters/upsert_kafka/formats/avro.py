@@ -1,10 +1,10 @@
 """Format `avro`: one binary record without a header, in the schema that Flink derives from the columns of a table.
 
-`timestamp_mapping_legacy` decides the mapping of timestamps, as in Flink:
-- true (default): TIMESTAMP_NTZ is `timestamp-millis`. A value with microseconds is an error; values are never truncated.
-  TIMESTAMP is not supported.
-- false: TIMESTAMP_NTZ is `local-timestamp-micros`, TIMESTAMP is `timestamp-micros`. This deviates from Flink 2.2, which derives
-  the same schema but writes milliseconds, so that readers get dates in 1970.
+TIMESTAMP is `timestamp-micros`. `timestamp_mapping_legacy` decides the mapping of TIMESTAMP_NTZ, as in Flink:
+- true (default): `timestamp-millis`. A value with microseconds is an error; values are never truncated. Flink does not write its
+  TIMESTAMP_LTZ with this mapping, so there are no bytes of Flink that a TIMESTAMP would have to equal.
+- false: `local-timestamp-micros`. This deviates from Flink 2.2, which derives the same schemas but writes milliseconds, so that
+  readers get dates in 1970.
 
 Elements of arrays, values of maps and fields of structs are nullable, as in Flink's ARRAY<…>, MAP<…> and ROW<…>.
 """
@@ -35,6 +35,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
 from dbt.adapters.upsert_kafka.formats import Field, ParsedFormat, Side, checked_struct, contains_type, unsupported
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, quote_map, type_text
 
@@ -60,7 +61,7 @@ class Avro(ParsedFormat):
     name = "avro"
 
     def problems(self, side: Side) -> list[str]:
-        return problems(self.name, side, legacy=_legacy(side))
+        return problems(self.name, side)
 
     def encode(self, side: Side) -> str:
         return write_body(self.name, side, _legacy(side))
@@ -82,14 +83,12 @@ def _json(schema: Any) -> str:
     return json.dumps(schema, separators=(",", ":"))
 
 
-def problems(format_name: str, side: Side, legacy: bool) -> list[str]:
+def problems(format_name: str, side: Side) -> list[str]:
     """The fields that Avro can't encode, for both Avro formats."""
 
     def refusal(data_type: DataType) -> str | None:
         if isinstance(data_type, MapType) and not isinstance(data_type.keyType, StringType):
             return "Avro maps have string keys; convert the keys to strings (transform_keys), or use an array of structs"
-        if isinstance(data_type, TimestampType) and legacy:
-            return _no_timestamp(format_name)
         if isinstance(data_type, StructType):
             names = [f.name for f in data_type.fields if not _NAME.fullmatch(f.name)]
             return f"{names[0]!r} is not an Avro name; use letters, digits and underscores" if names else None
@@ -119,11 +118,6 @@ def _record_names(name: str, data_type: DataType) -> list[str]:
     if isinstance(data_type, StructType):
         return [name] + [inner for f in data_type.fields for inner in _record_names(f"{name}_{f.name}", f.dataType)]
     return []
-
-
-def _no_timestamp(format_name: str) -> str:
-    cast = "cast it to timestamp_ntz in the SELECT"
-    return f"set avro_timestamp_mapping_legacy=false, or {cast}" if format_name == "avro" else cast
 
 
 def _legacy(side: Side) -> bool:
@@ -220,10 +214,40 @@ def read_body(payload: str, side: Side, legacy: bool, writer_schema: str | None 
     written: Any = reader
     if writer_schema is not None:
         written = json.loads(writer_schema)
-        reader = {**reader, "name": written["name"], "namespace": written.get("namespace", "")}
+        reader = _in_units_of(written, {**reader, "name": written["name"], "namespace": written.get("namespace", "")}, {})
         options["avroSchema"] = _json({"type": "array", "items": reader})
     schema = _json({"type": "array", "items": written})
     return f"from_avro(concat(X'02', {payload}, X'00'), {quote_literal(schema)}, {quote_map(options)})"
+
+
+def _in_units_of(written: Any, reader: Any, records: dict[str, Any]) -> Any:
+    """The reader's schema with the units of timestamps that the writer used. Avro itself does not convert milliseconds.
+
+    Args:
+        records: the writer's records so far by their names, which a schema may repeat by name.
+    """
+    if isinstance(reader, list):
+        return [_in_units_of(written, branch, records) for branch in reader]
+    if isinstance(written, list):
+        others = [branch for branch in written if branch != "null"]
+        return _in_units_of(others[0], reader, records) if len(others) == 1 else reader
+    if isinstance(written, str):
+        written = records.get(written, written)
+    if not isinstance(written, dict) or not isinstance(reader, dict):
+        return reader
+    if reader["type"] == "record" and written["type"] == "record":
+        records[written["name"]] = records[f"{written.get('namespace', '')}.{written['name']}"] = written
+        types = {f["name"]: f["type"] for f in written["fields"]}
+        members = [{**f, "type": _in_units_of(types.get(f["name"]), f["type"], records)} for f in reader["fields"]]
+        return {**reader, "fields": members}
+    for part in ("items", "values"):
+        if part in reader and part in written:
+            return {**reader, part: _in_units_of(written[part], reader[part], records)}
+    is_timestamp = "timestamp-" in reader.get("logicalType", "") and "timestamp-" in written.get("logicalType", "")
+    unit = written["logicalType"].rpartition("-")[2] if is_timestamp else ""
+    if unit == "nanos":
+        raise SchemaRegistryError(f"A registered schema has {written['logicalType']}, which Spark does not read; use micros")
+    return {**reader, "logicalType": reader["logicalType"].rpartition("-")[0] + f"-{unit}"} if unit else reader
 
 
 def read_columns(format_name: str, side: Side, payload: str, records: str) -> str:

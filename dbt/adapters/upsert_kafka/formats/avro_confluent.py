@@ -25,7 +25,7 @@ class AvroConfluent(ParsedFormat):
     name = "avro-confluent"
 
     def problems(self, side: Side) -> list[str]:
-        found = avro.problems(self.name, side, legacy=True)
+        found = avro.problems(self.name, side)
         given = side.options.get("schema")
         if given and not found and not _same_shape(given, side):
             found.append(
