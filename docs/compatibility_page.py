@@ -19,8 +19,8 @@ INTRODUCTION = """\
 
 Each row is an environment that `make matrix` built with these versions. The core of the functional tests ran in it: dbt commands
 in separate processes (seed, run, test, build, show, docs), both delivery guarantees, JSON and Avro records, a Kafka source, a
-custom partitioner, the state topic, and the private parts of other libraries that the adapter uses (`CORE` in `tests/matrix/rows.py`).
-All other tests run with the versions of `requirements.txt`.
+custom partitioner, the state topic, and the private parts of other libraries that the adapter uses (`CORE` in
+`tests/matrix/rows.py`). All other tests run with the versions of `requirements.txt`.
 
 A version that is not in this table is reported by one warning when Spark starts. The bounds in `pyproject.toml` are those of
 this table.
