@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, StringType, StructField, StructType, TimestampNTZType
 
 from dbt.adapters.upsert_kafka.catalog import reading
-from dbt.adapters.upsert_kafka.formats import avro_confluent, records
+from dbt.adapters.upsert_kafka.formats import records, registered
 from dbt.adapters.upsert_kafka.kafka_client.schema_registry import RegistrySettings
 from dbt.adapters.upsert_kafka.options import parse, table
 from dbt.adapters.upsert_kafka.options.format_table import FORMAT_OPTIONS, FormatOption
@@ -57,11 +57,12 @@ EFFECTS: dict[str, Any] = {
     "timestamp_mapping.legacy": False,
 }
 """A value that differs from the default, for the options that are not false by default."""
+REGISTERED = ("avro-confluent", "json-schema-confluent")
 IN_THE_SQL = [
     (format_, option)
     for option in FORMAT_OPTIONS
     for format_ in option.formats
-    if format_ != "avro-confluent" and not option.no_effect and option.name != "ignore-parse-errors"
+    if format_ not in REGISTERED and not option.no_effect and option.name != "ignore-parse-errors"
 ]
 
 
@@ -91,9 +92,11 @@ def test_registry_options_change_the_registry_settings() -> None:
         name for name, value in REGISTRY_OPTIONS.items() if settings_with(**{table.underscored(name): value}) == settings_with()
     ]
     assert without_effect == []
-    assert avro_confluent.subject_of("users", "value", {"subject": "other"}) == "other"
+    assert registered.subject_of("users", "value", {"subject": "other"}) == "other"
 
 
 def test_every_registry_option_has_a_test() -> None:
-    options = [o for o in FORMAT_OPTIONS if "avro-confluent" in o.formats and not o.no_effect]
-    assert {o.name for o in options if o.type.describe != "refused"} == REGISTRY_OPTIONS.keys() | {"subject", "schema"}
+    options = [o for o in FORMAT_OPTIONS if set(REGISTERED) & set(o.formats) and not o.no_effect]
+    # tests/functional/test_registry.py
+    functional = {"schema", "schema-docs", "auto-register", "use-latest-version", "subject-name-strategy", "compatibility"}
+    assert {o.name for o in options if o.type.describe != "refused"} == REGISTRY_OPTIONS.keys() | {"subject"} | functional

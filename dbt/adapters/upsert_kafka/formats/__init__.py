@@ -140,6 +140,7 @@ _FORMATS = {
     "json": "json.Json",
     "avro": "avro.Avro",
     "avro-confluent": "avro_confluent.AvroConfluent",
+    "json-schema-confluent": "json_schema_confluent.JsonSchemaConfluent",
     "raw": "raw.Raw",
     "debezium-json": "debezium_json.DebeziumJson",
     "canal-json": "canal_json.CanalJson",

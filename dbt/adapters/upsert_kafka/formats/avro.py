@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql.types import (
@@ -128,13 +129,19 @@ class _Schema:
     """Derives schemas with Flink's names and nesting, for one mapping of timestamps."""
 
     def __init__(self, legacy: bool, for_spark: bool = False) -> None:
-        self.legacy = legacy
+        self.legacy, self.for_spark = legacy, for_spark
         # Spark writes a TIMESTAMP_NTZ only as a local timestamp. The bytes are the same: they don't contain the logical type.
         self.ntz = ("local-timestamp-millis" if for_spark else "timestamp-millis") if legacy else "local-timestamp-micros"
 
     def record(self, side: Side) -> dict[str, Any]:
         fields = [(f.name, f.type, f.nullable) for f in side.fields]
-        return {"type": "record", "name": RECORD_NAME, "namespace": NAMESPACE, "fields": self._fields(RECORD_NAME, fields)}
+        docs: Mapping[str, str] = {} if self.for_spark else side.options.get("docs") or {}
+        members = [
+            {"name": f.name, "doc": docs[f.column], **member} if docs.get(f.column) else member
+            for f, member in zip(side.fields, self._fields(RECORD_NAME, fields), strict=True)
+        ]
+        doc = {"doc": docs[""]} if docs.get("") else {}
+        return {"type": "record", "name": RECORD_NAME, "namespace": NAMESPACE, **doc, "fields": members}
 
     def _fields(self, name: str, fields: list[tuple[str, DataType, bool]]) -> list[dict[str, Any]]:
         members: list[dict[str, Any]] = []

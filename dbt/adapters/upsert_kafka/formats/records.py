@@ -28,7 +28,10 @@ ROW_HASHES = "row_hash_1", "row_hash_2"
 """128 bits, see `hashes`."""
 
 # Options that don't change the encoded bytes: older schemas that can be decoded, the registry, the handling of errors.
-_NOT_IN_THE_BYTES = {"schemas", "ignore_parse_errors", *schema_registry.SETTINGS}
+_NOT_IN_THE_BYTES = {
+    *("schemas", "ignore_parse_errors", "docs", "schema_docs", "auto_register", "use_latest_version"),
+    *("subject_name_strategy", "compatibility", *schema_registry.SETTINGS),
+}
 _JOINED, _DECODED, _AGAIN = "__upsert_kafka_joined", "__upsert_kafka_decoded", "__upsert_kafka_again"
 
 

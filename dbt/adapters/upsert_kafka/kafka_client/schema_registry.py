@@ -1,6 +1,6 @@
 """A client of Confluent's Schema Registry API: looks up, checks and registers schemas, and caches their ids per process.
 
-Every error is one line with the registry, the subject and what to do. Leaves to `formats.avro_confluent` what a schema contains.
+Every error is one line with the registry, the subject and what to do. Leaves to `formats` what a schema contains.
 """
 
 from __future__ import annotations
@@ -33,6 +33,18 @@ _MAX_REASON_LENGTH = 400
 
 
 @dataclass(frozen=True)
+class Schema:
+    """A schema as the registry stores it."""
+
+    text: str
+    type: str = "AVRO"
+
+    def body(self) -> dict[str, str]:
+        """The registry's JSON. AVRO is the default, and registries before Confluent 5.5 know nothing else."""
+        return {"schema": self.text} | ({} if self.type == "AVRO" else {"schemaType": self.type})
+
+
+@dataclass(frozen=True)
 class RegistrySettings:
     """URLs and credentials of a registry."""
 
@@ -58,7 +70,7 @@ class RegistrySettings:
         merged |= {name: str(options[name]) for name in SETTINGS if options.get(name) is not None}
         if not merged.get("url"):
             raise SchemaRegistryError(
-                "format avro-confluent needs a registry: set schema_registry: {url: …} in the profile, or avro_confluent_url"
+                "avro-confluent and json-schema-confluent need a registry: set schema_registry: {url: …} in the profile"
             )
         if merged.get("basic_auth_credentials_source") == "SASL_INHERIT":
             raise SchemaRegistryError("basic_auth_credentials_source=SASL_INHERIT is not supported: set basic_auth_user_info")
@@ -86,32 +98,41 @@ class SchemaRegistry:
 
     def __init__(self, settings: RegistrySettings) -> None:
         self.settings = settings
-        self._ids: dict[tuple[str, str], int] = {}
+        self._ids: dict[tuple[str, Schema], int] = {}
 
-    def find(self, subject: str, schema: str) -> int | None:
+    def find(self, subject: str, schema: Schema) -> int | None:
         """The id of the schema under the subject; None if it is not registered there."""
         if (subject, schema) not in self._ids:
-            status, answer = self._request("POST", f"/subjects/{quote(subject, safe='')}", {"schema": schema})
+            status, answer = self._request("POST", f"/subjects/{quote(subject, safe='')}", schema.body())
             if _is_missing(status, answer):
                 return None
             self._ids[subject, schema] = int(self._checked(status, answer, subject)["id"])
         return self._ids[subject, schema]
 
-    def check(self, subject: str, schema: str) -> None:
+    def check(self, subject: str, schema: Schema) -> None:
         """Raise SchemaRegistryError if the registry would refuse the schema. Registers nothing."""
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest?verbose=true"
-        status, answer = self._request("POST", path, {"schema": schema})
+        status, answer = self._request("POST", path, schema.body())
         if not _is_missing(status, answer) and not self._checked(status, answer, subject).get("is_compatible", True):
             raise self._incompatible(subject, "; ".join(answer.get("messages") or []))
 
-    def register(self, subject: str, schema: str) -> int:
-        """Register the schema under the subject if necessary; returns its id."""
+    def register(self, subject: str, schema: Schema, compatibility: str | None = None) -> int:
+        """Register the schema under the subject if necessary; returns its id.
+
+        Args:
+            compatibility: the compatibility level of the subject, if the schema is its first one.
+        """
         if (found := self.find(subject, schema)) is not None:
             return found
-        status, answer = self._request("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema})
+        is_new = compatibility is not None and not self.schemas(subject)
+        status, answer = self._request("POST", f"/subjects/{quote(subject, safe='')}/versions", schema.body())
         if status == _CONFLICT:
             raise self._incompatible(subject, str(answer.get("message", "")))
         self._ids[subject, schema] = int(self._checked(status, answer, subject)["id"])
+        if is_new:
+            # After the first version: Apicurio has no level for a subject without one.
+            level = {"compatibility": compatibility}
+            self._checked(*self._request("PUT", f"/config/{quote(subject, safe='')}", level), subject)
         return self._ids[subject, schema]
 
     def schemas(self, subject: str) -> dict[int, str]:
@@ -132,7 +153,7 @@ class SchemaRegistry:
         return SchemaRegistryError(
             f"Schema registry {self.settings.urls[0]}: subject '{subject}' refuses the schema of these columns as incompatible"
             f"{': ' + reason.rstrip('.') if reason else ''}. Nothing was written. Change the columns, relax the subject's "
-            "compatibility, or use another subject (key_avro_confluent_subject, value_avro_confluent_subject)."
+            "compatibility, or name another subject with the option subject of the format."
         )
 
     def _checked(self, status: int, answer: Any, subject: str) -> Any:

@@ -34,9 +34,19 @@ Owned = list[dict[str, Any]]
 
 
 def model_options(model: Mapping[str, Any], other_problems: Sequence[str] = ()) -> options.ModelOptions:
-    """The options of a node."""
+    """The options of a node. Sides with `schema_docs` get the descriptions of the model ('') and its columns as `docs`."""
     problems = [*contracts.problems(model), *other_problems]
-    return options.parse(model["config"]["materialized"], model["name"], contracts.with_key(model), problems)
+    parsed = options.parse(model["config"]["materialized"], model["name"], contracts.with_key(model), problems)
+    described = {name: column.get("description", "") for name, column in (model.get("columns") or {}).items()}
+
+    def with_docs(side: dict[str, Any]) -> dict[str, Any]:
+        return {**side, "docs": {"": model.get("description", ""), **described}} if side.get("schema_docs") else side
+
+    return replace(
+        parsed,
+        key_format_options=with_docs(parsed.key_format_options),
+        value_format_options=with_docs(parsed.value_format_options),
+    )
 
 
 class OperationsAdapter(dbt_internals.SparkAdapterHooks):

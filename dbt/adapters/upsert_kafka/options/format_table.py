@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbt.adapters.upsert_kafka.options import values as t
-from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, MATERIALIZATIONS, NO_SECRET, underscored
+from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, MATERIALIZATIONS, NO_SECRET, SINKS, underscored
 from dbt.adapters.upsert_kafka.options.values import ValueType
 
 
@@ -42,6 +42,7 @@ _NO_PASSWORD = t.refused(
 _SECRET = t.refused(f"{NO_SECRET} `schema_registry` of the profile")
 _NO_NULL_KEYS = "maps in Spark have no NULL keys"
 _FROM_PROFILE = "the credentials that `schema_registry` of the profile sets are used"
+_REGISTERED = ("avro-confluent", "json-schema-confluent")
 _JSON_LIKE = ("json", "debezium-json", "canal-json")
 
 FORMAT_OPTIONS: tuple[FormatOption, ...] = (
@@ -109,11 +110,9 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
         "Map TIMESTAMP_NTZ to Avro's `timestamp-millis`, as Flink did before 1.19.",
         "true",
     ),
+    FormatOption(_REGISTERED, "url", t.URL, "The URL of the schema registry.", "the profile's", aliases=("schema-registry.url",)),
     FormatOption(
-        ("avro-confluent",), "url", t.URL, "The URL of the schema registry.", "the profile's", aliases=("schema-registry.url",)
-    ),
-    FormatOption(
-        ("avro-confluent",),
+        _REGISTERED,
         "subject",
         t.TEXT,
         "The subject of the schema.",
@@ -130,14 +129,67 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
         per_side=True,
     ),
     FormatOption(
-        ("avro-confluent",),
+        ("json-schema-confluent",),
+        "schema",
+        t.JSON_SCHEMA,
+        "The JSON Schema to register. It must describe the same columns; titles, descriptions and defaults may differ.",
+        "derived from the columns",
+        per_side=True,
+    ),
+    FormatOption(
+        _REGISTERED,
+        "schema-docs",
+        t.BOOLEAN,
+        "Derived schemas contain the descriptions of the model and its columns. A changed description is a new schema, whose id "
+        "is in every record: all rows are published again.",
+        "false",
+        on=SINKS,
+    ),
+    FormatOption(
+        _REGISTERED,
+        "auto-register",
+        t.BOOLEAN,
+        "Register the schema. If false, a schema that is not registered under the subject is refused.",
+        "true",
+        aliases=("auto.register.schemas",),
+        on=SINKS,
+    ),
+    FormatOption(
+        _REGISTERED,
+        "use-latest-version",
+        t.BOOLEAN,
+        "Write the id of the subject's latest version, which must describe the same columns. Nothing is registered.",
+        "false",
+        aliases=("use.latest.version",),
+        on=SINKS,
+    ),
+    FormatOption(
+        _REGISTERED,
+        "subject-name-strategy",
+        t.choice("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy"),
+        "How the subject is named if subject is not set. The last two need schema, whose record name (title) they use.",
+        "TopicNameStrategy",
+        on=SINKS,
+    ),
+    FormatOption(
+        _REGISTERED,
+        "compatibility",
+        t.choice(
+            *("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE"),
+        ),
+        "The compatibility level of a subject that the run creates.",
+        "the registry's",
+        on=SINKS,
+    ),
+    FormatOption(
+        _REGISTERED,
         "basic-auth.credentials-source",
         t.choice("USER_INFO", "URL"),
         "Where user and password are set.",
         no_effect=_FROM_PROFILE,
     ),
     FormatOption(
-        ("avro-confluent",),
+        _REGISTERED,
         "basic-auth.user-info",
         _SECRET,
         "User and password for the registry, `user:password`.",
@@ -145,26 +197,24 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
         secret=True,
     ),
     FormatOption(
-        ("avro-confluent",), "bearer-auth.credentials-source", t.TEXT, "Where the bearer token is set.", no_effect=_FROM_PROFILE
+        _REGISTERED, "bearer-auth.credentials-source", t.TEXT, "Where the bearer token is set.", no_effect=_FROM_PROFILE
+    ),
+    FormatOption(_REGISTERED, "bearer-auth.token", _SECRET, "The bearer token for the registry.", "the profile's", secret=True),
+    FormatOption(
+        _REGISTERED, "ssl.keystore.location", t.TEXT, "A PEM file with the client's certificate and key.", "the profile's"
     ),
     FormatOption(
-        ("avro-confluent",), "bearer-auth.token", _SECRET, "The bearer token for the registry.", "the profile's", secret=True
+        _REGISTERED, "ssl.keystore.password", _NO_PASSWORD, "The password of a Java keystore; not supported.", secret=True
     ),
     FormatOption(
-        ("avro-confluent",), "ssl.keystore.location", t.TEXT, "A PEM file with the client's certificate and key.", "the profile's"
-    ),
-    FormatOption(
-        ("avro-confluent",), "ssl.keystore.password", _NO_PASSWORD, "The password of a Java keystore; not supported.", secret=True
-    ),
-    FormatOption(
-        ("avro-confluent",),
+        _REGISTERED,
         "ssl.truststore.location",
         t.TEXT,
         "A PEM file with the certificates to trust.",
         "the profile's",
     ),
     FormatOption(
-        ("avro-confluent",),
+        _REGISTERED,
         "ssl.truststore.password",
         _NO_PASSWORD,
         "The password of a Java truststore; not supported.",

@@ -16,7 +16,7 @@ from dbt.adapters.upsert_kafka.options.values import ValueType, plain
 UPSERT_KAFKA, KAFKA, KAFKA_SOURCE = MATERIALIZATIONS = ("upsert_kafka", "kafka", "kafka_source")
 SINKS = (UPSERT_KAFKA, KAFKA)
 
-PLAIN_FORMATS = ("csv", "json", "avro", "avro-confluent")
+PLAIN_FORMATS = ("csv", "json", "avro", "avro-confluent", "json-schema-confluent")
 CDC_FORMATS = ("debezium-json", "canal-json")
 ROW_FORMATS = (*PLAIN_FORMATS, "raw")
 FORMATS = ROW_FORMATS + CDC_FORMATS

@@ -315,9 +315,22 @@ def _avro_schema(value: Any) -> str:
     raise ValueError(f"must be an Avro schema: {' '.join(problem.split())[:200]}")
 
 
+def _json_schema(value: Any) -> str:
+    """The schema as it was given, if it is a JSON object that describes an object."""
+    text = _text(value)
+    try:
+        schema = json.loads(text)
+    except ValueError as e:
+        raise ValueError(f"must be a JSON Schema: it is not JSON, {e}") from None
+    if not isinstance(schema, dict) or schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
+        raise ValueError('must be a JSON Schema of an object: {"type": "object", "properties": {…}}')
+    return text
+
+
 TEXT = ValueType("string", _text)
 ANY_TEXT = ValueType("string", _any_text)
 AVRO_SCHEMA = ValueType("Avro schema (JSON)", _avro_schema)
+JSON_SCHEMA = ValueType("JSON Schema", _json_schema)
 SQL = ValueType("SQL expression", _sql)
 BOOLEAN = ValueType("true, false", _boolean)
 LIMIT = ValueType("count or percentage", _limit)
