@@ -163,6 +163,9 @@ remote.log.copy.disable remote.log.delete.on.disable remote.storage.enable reten
 segment.bytes segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable
 """
 
+MSK_IAM = "AWS_MSK_IAM"
+"""The value of sasl.mechanism for IAM in Amazon MSK."""
+
 REFUSED = {
     "key.serializer": "key_format decides how keys are written",
     "value.serializer": "value_format decides how values are written",

@@ -6,6 +6,8 @@ they are used.
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import ssl
 from collections.abc import Mapping
@@ -15,12 +17,14 @@ from dbt.adapters.upsert_kafka import kafka_properties
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.kafka_client import keystores, tls
 from dbt.adapters.upsert_kafka.kafka_client.internals import ADMIN_DEFAULTS, SASL_MECHANISMS
-from dbt.adapters.upsert_kafka.kafka_client.oauth import TokenProvider
+from dbt.adapters.upsert_kafka.kafka_client.oauth import MskTokenProvider, TokenProvider
 from dbt.adapters.upsert_kafka.kafka_client.tls import Tls
+from dbt.adapters.upsert_kafka.kafka_properties import MSK_IAM
 
 JAAS_ENTRY = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 # GSSAPI is the default of sasl.mechanism in Java's clients.
 KERBEROS, OAUTH = "GSSAPI", "OAUTHBEARER"
+MSK_HOST = re.compile(r"\.kafka(-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?$")
 
 
 def arguments(bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, Any]:
@@ -47,7 +51,7 @@ def arguments(bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str
     if protocol in ("SSL", "SASL_SSL"):
         result["ssl_context"] = _tls(given)
     if protocol.startswith("SASL"):
-        result |= _sasl(given)
+        result |= _sasl(given, result["bootstrap_servers"])
     return result
 
 
@@ -69,13 +73,16 @@ def jaas_entries(properties: Mapping[str, str]) -> dict[str, str]:
     return entries
 
 
-def _sasl(given: Mapping[str, str]) -> dict[str, Any]:
+def _sasl(given: Mapping[str, str], servers: list[str]) -> dict[str, Any]:
     mechanism = given.get("sasl.mechanism", KERBEROS)
     if mechanism not in SASL_MECHANISMS:
         raise OptionsError(
             f"kafka: sasl.mechanism is '{mechanism}': must be one of {', '.join(sorted(SASL_MECHANISMS))}, in upper case"
         )
     entries = jaas_entries(given)
+    if mechanism == MSK_IAM:
+        # MSK accepts signed tokens too. kafka-python's own AWS_MSK_IAM knows neither roles nor profiles.
+        return {"sasl_mechanism": OAUTH, "sasl_oauth_token_provider": _msk_token_provider(entries, servers)}
     if mechanism == OAUTH:
         return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": _token_provider(given, entries)}
     if mechanism == "PLAIN" or mechanism.startswith("SCRAM"):
@@ -91,6 +98,17 @@ def _sasl(given: Mapping[str, str]) -> dict[str, Any]:
             "sasl_plain_password": entries["password"],
         }
     return {"sasl_mechanism": mechanism}
+
+
+def _msk_token_provider(entries: Mapping[str, str], servers: list[str]) -> MskTokenProvider:
+    if importlib.util.find_spec("aws_msk_iam_sasl_signer") is None:
+        raise OptionsError(f"kafka: sasl.mechanism {MSK_IAM} needs a package: pip install 'dbt-upsert-kafka[aws]'")
+    named = (match[2] for server in servers if (match := MSK_HOST.search(server.rpartition(":")[0])))
+    region = next(named, None) or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise OptionsError(f"kafka: sasl.mechanism {MSK_IAM}: bootstrap_servers names no AWS region; set AWS_REGION")
+    role, session = entries.get("awsRoleArn", ""), entries.get("awsRoleSessionName", "")
+    return MskTokenProvider(region, role, session, entries.get("awsProfileName", ""))
 
 
 def _token_provider(given: Mapping[str, str], entries: Mapping[str, str]) -> TokenProvider:

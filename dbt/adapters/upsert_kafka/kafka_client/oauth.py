@@ -1,5 +1,7 @@
 """Tokens for SASL/OAUTHBEARER, from the same places as in Java's client: a token endpoint with client credentials, or a file.
 
+`MskTokenProvider` signs tokens for Amazon MSK, where Java's client uses the mechanism AWS_MSK_IAM instead.
+
 Spark workers get this module by value, because this package may not be installed there: it imports no neighbour but `internals`.
 """
 
@@ -64,3 +66,36 @@ class TokenProvider(AbstractTokenProvider):
             # The error's text is not shown: it may contain a part of the answer, and so a token.
             reason = type(error).__name__ if not isinstance(error, urllib.error.URLError) else str(error.reason)
         raise SaslAuthenticationFailedError(f"no token for client '{self.client_id}' from {self.url}: {reason}")
+
+
+@dataclass
+class MskTokenProvider(AbstractTokenProvider):
+    """Signs tokens for one region with AWS credentials: a role, a profile, or what AWS's default chain finds."""
+
+    region: str
+    role: str = ""
+    session: str = ""
+    profile: str = ""
+    _token: str = field(default="", repr=False)
+    _refresh_at: float = 0.0
+
+    def token(self) -> str:
+        if time.monotonic() >= self._refresh_at:
+            # Here, because only users of MSK install it (the extra [aws]), and every Spark worker needs it too.
+            from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as signer
+
+            try:
+                if self.role:
+                    token, expires_ms = signer.generate_auth_token_from_role_arn(self.region, self.role, self.session or "dbt")
+                elif self.profile:
+                    token, expires_ms = signer.generate_auth_token_from_profile(self.region, self.profile)
+                else:
+                    token, expires_ms = signer.generate_auth_token(self.region)
+            except Exception as error:  # botocore's and the signer's errors have no common base
+                raise SaslAuthenticationFailedError(f"AWS credentials for MSK in {self.region}: {error}") from error
+            self._token = token
+            self._refresh_at = time.monotonic() + REFRESH_FACTOR * max(0.0, expires_ms / 1000 - time.time())
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        return {}

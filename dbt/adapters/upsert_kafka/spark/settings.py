@@ -16,6 +16,7 @@ import pyspark
 from dbt.adapters.upsert_kafka import java, tested_versions
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import JarsNotFoundError, UpsertKafkaError
+from dbt.adapters.upsert_kafka.kafka_properties import MSK_IAM
 from dbt.adapters.upsert_kafka.spark import class_archive, time_zone
 
 SCALA = "2.13"
@@ -31,6 +32,8 @@ INSIDE_SPARK = (
 )
 # A profile with `file_format: delta` gets the jars and the settings of Delta Lake.
 DELTA_JARS = [f"io.delta:delta-spark_{SCALA}:4.0.0"]
+# A profile with `sasl.mechanism: AWS_MSK_IAM` gets the login module of AWS, with its dependencies inside.
+MSK_IAM_JAR = "software.amazon.msk:aws-msk-iam-auth:2.3.2:jar:all"
 DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -202,6 +205,8 @@ def _jars(credentials: UpsertKafkaCredentials) -> list[str]:
         if credentials.file_format == "delta":
             fetched += java.fetch_jars("delta", DELTA_JARS, (*INSIDE_SPARK, "org.antlr"))
         jars = [str(jar) for jar in fetched]
+    if credentials.kafka.get("sasl.mechanism") == MSK_IAM and not any("aws-msk-iam-auth" in jar for jar in jars):
+        jars = [*jars, MSK_IAM_JAR]
     coordinates = [jar for jar in jars if java.is_coordinate(jar)]
     if coordinates:
         jars = [jar for jar in jars if jar not in coordinates] + [str(jar) for jar in java.fetch_files("jars", coordinates)]
