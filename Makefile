@@ -71,7 +71,7 @@ bench: $(READY)
 
 # Does not need .venv: a changed pyproject.toml would rebuild it from the old pins first.
 lock: $(UV)
-	$(LOCK) --extra connect --extra dev pyproject.toml -o requirements.txt
+	$(LOCK) --extra aws --extra connect --extra dev pyproject.toml -o requirements.txt
 	echo 'editables hatchling setuptools wheel' | tr ' ' '\n' | $(LOCK) - -c requirements.txt -o requirements-build.txt
 
 $(UV):

@@ -28,6 +28,7 @@ this table.
 """
 
 NOTES = """
+The first broker of a row runs all tests of the row, the others both delivery guarantees.
 "oldest": every dependency in the oldest version that `pyproject.toml` allows. "own jars": the Maven repository that was used
 lacks jars of this Spark, so jars of neighbouring versions were named with `jars:` (see below).
 
@@ -88,7 +89,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """The rows as a Markdown table."""
     columns = {"dbt-core": "dbt-core", "pyspark": "Spark", "python": "Python", "kafka-python": "kafka-python"}
     columns |= {name: name for name in ("pandas", "numpy", "pyarrow")}
-    header = [*columns.values(), "Java", "Kafka broker", "tests", "result", "date"]
+    header = [*columns.values(), "Java", "Kafka brokers", "tests", "result", "date"]
     lines = [header, ["---"] * len(header)]
     for row in rows:
         versions = row["versions"]
@@ -96,7 +97,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         outcome = "passed" if not row["failed"] else f"**{row['failed']} failed**"
         lines.append(
             [
-                *(versions[name] for name in columns), row["java"], row["broker"],
+                *(versions[name] for name in columns), row["java"], ", ".join(row["brokers"]),
                 str(row["passed"] + row["failed"]), ", ".join([outcome, *notes]), row["date"],
             ]
         )  # fmt: skip

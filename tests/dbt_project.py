@@ -165,7 +165,9 @@ class Project:
             **own,
             **profile,
         }
-        self.write({"dbt_project.yml": "name: shop\nversion: '1.0'\nprofile: shop\nflags: {send_anonymous_usage_stats: false}\n"})
+        # The second flag is the default from dbt-core 1.11 on.
+        flags = "flags: {send_anonymous_usage_stats: false, require_generic_test_arguments_property: true}"
+        self.write({"dbt_project.yml": f"name: shop\nversion: '1.0'\nprofile: shop\n{flags}\n"})
         self.save_profile()
         self._block: DbtServer | None = None
         self._new_spark = True

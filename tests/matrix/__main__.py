@@ -2,7 +2,7 @@
 
     python -m tests.matrix                    all rows, one after the other
     python -m tests.matrix --nightly          the rows that differ most from the locked set
-    python -m tests.matrix py3.12 kafka2.8    the rows whose names contain one of these texts
+    python -m tests.matrix py3.12 spark4.2    the rows whose names contain one of these texts
 
 A row whose Python or Java is not on this machine is skipped with a message; its last result stays.
 """
@@ -55,12 +55,13 @@ def run(row: Row) -> dict[str, Any]:
     java_home = environment.find_java(row.java)
     python = environment.build(row)
     started = time.monotonic()
-    with environment.broker(row.broker) as bootstrap_servers, tempfile.TemporaryDirectory() as folder:
+    with environment.brokers(row.brokers) as servers, tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         variables = {
             **os.environ,
             "JAVA_HOME": str(java_home),
-            "UPSERT_KAFKA_TEST_BROKER": bootstrap_servers,
+            "UPSERT_KAFKA_TEST_BROKER": servers[row.brokers[0]],
+            "UPSERT_KAFKA_TEST_BROKERS": ",".join(f"{version}={address}" for version, address in servers.items()),
             "UPSERT_KAFKA_TEST_JARS": environment.jars(row),
             # The environment's own packages only.
             "VIRTUAL_ENV": str(python.parents[1]),
@@ -72,7 +73,7 @@ def run(row: Row) -> dict[str, Any]:
         "row": row.name,
         "oldest": row.oldest,
         "java": row.java,
-        "broker": row.broker,
+        "brokers": row.brokers,
         "versions": environment.versions(python),
         "other_jars": bool(environment.jars(row)),
         "passed": passed,

@@ -10,8 +10,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -95,11 +95,18 @@ def jars(row: Row) -> str:
 
 
 @contextmanager
-def broker(version: str) -> Iterator[str]:
-    """A broker of this version of Kafka; returns its bootstrap servers."""
+def brokers(versions: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Brokers of these versions of Kafka; returns their bootstrap servers by version."""
+    with ExitStack() as running:
+        clusters = {version: _cluster(version) for version in versions}
+        for cluster in clusters.values():
+            running.enter_context(cluster)
+        yield {version: cluster.bootstrap_servers for version, cluster in clusters.items()}
+
+
+def _cluster(version: str) -> Cluster | ZooKeeperCluster:
     is_kraft = tuple(map(int, version.split(".")[:2])) >= FIRST_KRAFT
-    with Cluster(version=version) if is_kraft else ZooKeeperCluster(version) as cluster:
-        yield cluster.bootstrap_servers
+    return Cluster(version=version) if is_kraft else ZooKeeperCluster(version)
 
 
 @cache

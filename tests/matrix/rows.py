@@ -1,6 +1,6 @@
 """The rows of docs/compatibility.md: which versions are tested together, and the tests that each row runs.
 
-Every version is in at least two rows, with different versions of the rest.
+Every version is in at least two rows, with different versions of the rest: brokers too, because a row may have several.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Row:
     dbt: str
     """Minor version of dbt-core."""
     spark: str
-    broker: str
-    """Version of Apache Kafka."""
+    brokers: tuple[str, ...]
+    """Versions of Apache Kafka. All tests run on the first one, `test_brokers` on all."""
     java: str = "17"
     oldest: bool = False
     """Install the oldest version of every dependency that pyproject.toml allows."""
@@ -29,24 +29,23 @@ class Row:
     @property
     def name(self) -> str:
         resolved = "-oldest" if self.oldest else ""
-        return f"py{self.python}-dbt{self.dbt}-spark{self.spark}-java{self.java}-kafka{self.broker}{resolved}"
+        return f"py{self.python}-dbt{self.dbt}-spark{self.spark}-java{self.java}{resolved}"
 
+
+OLDEST_BROKER, NEWEST_BROKER = "2.8.2", "4.1.1"
+EVERY_BROKER = (NEWEST_BROKER, "4.0.1", "3.9.1", "3.3.2", OLDEST_BROKER)
 
 ROWS = (
-    Row("3.11", "1.11", "4.0.0", "4.1.1"),
-    Row("3.12", "1.12", "4.1.1", "4.0.1"),
-    Row("3.13", "1.12", "4.2.1", "3.9.1", nightly=True),
-    Row("3.11", "1.10", "4.0.0", "2.8.2", oldest=True, nightly=True),
-    Row("3.12", "1.10", "4.2.0", "3.3.2"),
-    Row("3.13", "1.11", "4.1.1", "2.8.2"),
-    Row("3.11", "1.12", "4.2.0", "3.3.2"),
-    Row("3.12", "1.11", "4.0.0", "3.9.1"),
-    Row("3.13", "1.10", "4.1.1", "4.0.1"),
-    Row("3.12", "1.12", "4.2.1", "4.1.1"),
-    Row("3.13", "1.11", "4.1.1", "4.1.1", java="21"),
-    Row("3.11", "1.12", "4.2.0", "4.0.1", java="21"),
-    Row("3.12", "1.11", "4.1.1", "4.1.1", java="25"),
-    Row("3.13", "1.12", "4.2.1", "4.0.1", java="25"),
+    Row("3.11", "1.10", "4.0.0", (OLDEST_BROKER,), oldest=True, nightly=True),
+    Row("3.13", "1.12", "4.2.1", ("3.9.1",), nightly=True),
+    Row("3.12", "1.11", "4.1.1", EVERY_BROKER),
+    Row("3.11", "1.12", "4.1.1", EVERY_BROKER[::-1]),
+    Row("3.12", "1.10", "4.2.0", ("4.0.1",)),
+    Row("3.13", "1.11", "4.0.0", ("3.3.2",)),
+    Row("3.13", "1.11", "4.1.1", (NEWEST_BROKER,), java="21"),
+    Row("3.11", "1.12", "4.2.0", (NEWEST_BROKER,), java="21"),
+    Row("3.12", "1.11", "4.1.1", (NEWEST_BROKER,), java="25"),
+    Row("3.13", "1.12", "4.2.1", (NEWEST_BROKER,), java="25"),
 )
 
 # dbt commands in separate processes, both delivery guarantees, every format, a source, a snapshot table, the state topic, and the
@@ -64,6 +63,7 @@ CORE = (
     "tests/functional/test_kafka_source.py::test_relation_contains_the_records_of_the_slice",
     "tests/functional/test_snapshots.py::test_changes_with_snapshot_equal_changes_without[exactly-once]",
     "tests/functional/test_state.py::test_record_describes_the_topic_after_each_run[exactly-once]",
+    "tests/matrix/test_brokers.py",
 )
 
 # The registry that these results were made with lacks jars of newer versions of Spark. These are used in their place.
