@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import OptionsError, SchemaRegistryError
+from tests.dbt_project import Project
 from tests.tables import Table
 
 AVRO, JSON = "avro-confluent", "json-schema-confluent"
@@ -234,3 +236,26 @@ def test_evolved_columns_are_published_or_refused_with_topic_and_subject_untouch
     else:
         # What a registry calls compatible differs for JSON Schema. Without a level everything is.
         assert level != "NONE" or set(outcomes.values()) == {"published"}
+
+
+@pytest.mark.nightly
+@both_formats
+def test_registered_schema_has_the_descriptions_of_the_model(
+    dbt_project: Callable[..., Project], broker: str, registry: str, schema_name: str, format_name: str
+) -> None:
+    prefix = format_name.replace("-", "_")
+    options = f"materialized='upsert_kafka', unique_key='id', format='{format_name}', {prefix}_schema_docs=true"
+    described = "models: [{name: users, description: All users, columns: [{name: name, description: Who they are}, {name: id}]}]"
+    files = {"models/users.sql": f"{{{{ config({options}) }}}} select 1 as id, 'ann' as name", "models/schema.yml": described}
+    project = dbt_project(files, schema_registry={"url": registry})
+    with project.one_process():
+        assert project.succeed("run").response("users")["inserted"] == 1
+        assert project.succeed("run").response("users")["unchanged"] == 1
+    answer = requests.get(f"{registry}/subjects/{schema_name}.users-value/versions/latest", timeout=30).json()
+    schema = json.loads(answer["schema"])
+    if format_name == AVRO:
+        assert schema["doc"] == "All users"
+        assert [field.get("doc") for field in schema["fields"]] == [None, "Who they are"]
+    else:
+        assert schema["description"] == "All users"
+        assert schema["properties"]["name"]["description"] == "Who they are" and "default" in schema["properties"]["name"]
