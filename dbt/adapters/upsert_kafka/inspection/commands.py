@@ -215,9 +215,10 @@ def _record(environment: Environment, kafka: KafkaSettings, admin: KafkaAdminCli
 def _lags(admin: KafkaAdminClient, found: Topic) -> Iterator[tuple[str, int]]:
     """The consumer groups that have read the topic, each with the records that it has not read yet."""
     for group in sorted(group["group_id"] for group in admin.list_groups() if group["protocol_type"] in ("consumer", "")):
-        committed = groups.committed(admin, group, found)
+        committed = groups.committed(admin, group, [(found.name, partition) for partition in found.end])
         if committed:
-            yield group, sum(end - committed.get(partition, found.first[partition]) for partition, end in found.end.items())
+            read = {partition: at.offset for (_, partition), at in committed.items()}
+            yield group, sum(end - read.get(partition, found.first[partition]) for partition, end in found.end.items())
 
 
 def _cell(value: Any) -> str:
