@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.events.logging import AdapterLogger
@@ -24,6 +24,7 @@ from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.dbt_internals import ConnectionManagerHooks
 from dbt.adapters.upsert_kafka.errors import lacks
 from dbt.adapters.upsert_kafka.spark import session
+from dbt.adapters.upsert_kafka.spark.restoring_session import NOT_FOUND, RestoringSession, missing_relation
 from dbt.adapters.upsert_kafka.sql import split_statements
 
 if TYPE_CHECKING:
@@ -46,11 +47,22 @@ AFFECTED = "num_affected_rows"
 Description = Sequence[tuple[str, str, None, None, None, None, bool]]
 
 
+class MissingRelations(Protocol):
+    """What happens if a statement needs a relation that the catalog does not have; the adapter knows."""
+
+    def restore(self, spark: SparkSession, schema: str, identifier: str) -> bool:
+        """Create the relation; False if it can't be created."""
+
+    def explain_missing(self, schema: str, identifier: str) -> str | None:
+        """Why it does not exist and what to do; None if that is not known."""
+
+
 class SessionHandle:
     """The handle and the cursor of a dbt connection: one Spark session, one statement at a time."""
 
-    def __init__(self, credentials: UpsertKafkaCredentials, name: str) -> None:
+    def __init__(self, credentials: UpsertKafkaCredentials, name: str, relations: MissingRelations | None = None) -> None:
         self.credentials = credentials
+        self.relations = relations
         self.tag = "".join(c if c.isalnum() else "-" for c in name)
         self.is_cancelled = False
         self._spark: SparkSession | None = None
@@ -63,6 +75,8 @@ class SessionHandle:
         """The session of this connection, opened on first use."""
         if self._spark is None:
             self._spark = session.new_session(self.credentials)
+            if isinstance(self._spark, RestoringSession) and self.relations is not None:
+                self._spark.restore = self.relations.restore
             if not self.credentials.remote:
                 # A tag of the SparkSession would be visible to this thread only, but another thread cancels.
                 self._spark.sparkContext.addJobTag(self.tag)
@@ -165,11 +179,13 @@ class UpsertKafkaConnectionManager(ConnectionManagerHooks):
     """Runs SQL on the Spark of this process."""
 
     TYPE = "upsert_kafka"
+    # The adapter sets it: dbt opens connections with a class method.
+    relations: ClassVar[MissingRelations | None] = None
 
     @classmethod
     def open(cls, connection: Connection) -> Connection:
         if connection.state != ConnectionState.OPEN:
-            connection.handle = SessionHandle(connection.credentials, connection.name or "dbt")
+            connection.handle = SessionHandle(connection.credentials, connection.name or "dbt", cls.relations)
             connection.state = ConnectionState.OPEN
         return connection
 
@@ -181,7 +197,14 @@ class UpsertKafkaConnectionManager(ConnectionManagerHooks):
             raise
         except Exception as error:  # Py4J's and Spark's errors have no common base
             logger.debug(f"Error while running:\n{sql}\n{traceback.format_exc()}")
-            raise DbtDatabaseError(error_line(error)) from error
+            raise DbtDatabaseError(self._explained(error) or error_line(error)) from error
+
+    def _explained(self, error: Exception) -> str | None:
+        """The message about a relation of this project that does not exist; None for other errors."""
+        missing = missing_relation(error)
+        hint = self.relations.explain_missing(*missing) if missing and self.relations else None
+        # dbt-spark searches messages for the name of the error.
+        return f"[{NOT_FOUND}] {'.'.join(missing)} does not exist in the catalog. {hint}" if missing and hint else None
 
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None

@@ -30,6 +30,7 @@ __all__ = [
     "is_deferred_run",
     "is_partial_run",
     "log_code_execution",
+    "manifest_nodes",
     "node_of",
     "target_name",
     "variables",
@@ -114,6 +115,16 @@ def without_ref_filter(relation: BaseRelation) -> BaseRelation:
     Missing: dbt has no method that removes the limit and the filter.
     """
     return relation.replace(limit=None, event_time_filter=None)
+
+
+def manifest_nodes(adapter: SparkAdapter) -> Iterable[Any]:
+    """The nodes of the project, as dbt parsed them; none before that.
+
+    Why: whether a relation is restored from the state topic depends on its model, and a message names the model.
+    Missing: `get_macro_resolver` is documented to return macros only. It returns the manifest.
+    """
+    nodes: Mapping[str, Any] = getattr(adapter.get_macro_resolver(), "nodes", None) or {}
+    return nodes.values()
 
 
 def node_of(hook_config: Any) -> Any:

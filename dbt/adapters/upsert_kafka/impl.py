@@ -31,9 +31,10 @@ from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import acls
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
 from dbt.adapters.upsert_kafka.operations import documentation
-from dbt.adapters.upsert_kafka.operations.adapter import OperationsAdapter, model_options
+from dbt.adapters.upsert_kafka.operations.adapter import model_options
 from dbt.adapters.upsert_kafka.operations.documentation import Publisher
 from dbt.adapters.upsert_kafka.operations.environment import former_topic
+from dbt.adapters.upsert_kafka.operations.restoring_adapter import RestoringAdapter, comments_of
 from dbt.adapters.upsert_kafka.operations.transactional_groups import Command, transactional_groups
 from dbt.adapters.upsert_kafka.options import model_topics, variables
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
@@ -50,15 +51,6 @@ from dbt.adapters.upsert_kafka.sql import quote_literal
 logger = AdapterLogger("upsert_kafka")
 
 
-def _comments(model: dict[str, Any]) -> views.Comments:
-    persisted = model["config"].get("persist_docs") or {}
-    texts = {name: column.get("description") or "" for name, column in model["columns"].items()}
-    return views.Comments(
-        model.get("description") or "" if persisted.get("relation") else "",
-        {name: text for name, text in texts.items() if text} if persisted.get("columns") else {},
-    )
-
-
 def _handle_sigterm_like_ctrl_c() -> None:
     """On Ctrl-C dbt cancels the running models, and transactions are aborted. SIGTERM alone would leave them to time out."""
     is_main = threading.current_thread() is threading.main_thread()
@@ -66,7 +58,7 @@ def _handle_sigterm_like_ctrl_c() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-class UpsertKafkaAdapter(OperationsAdapter):
+class UpsertKafkaAdapter(RestoringAdapter):
     """dbt-spark's adapter with topics: its views, tables, seeds and snapshots work in the same project."""
 
     ConnectionManager = UpsertKafkaConnectionManager
@@ -77,6 +69,7 @@ class UpsertKafkaAdapter(OperationsAdapter):
         super().__init__(config, mp_context)
         self._publishers: dict[tuple[str, str], Any] = {}
         self._model_topics: ModelTopics | None = None
+        UpsertKafkaConnectionManager.relations = self
         _handle_sigterm_like_ctrl_c()
         dbt_internals.declare_enforced_constraints(SINKS)
         # `dbt debug` outside of a project has only a profile.
@@ -164,6 +157,7 @@ class UpsertKafkaAdapter(OperationsAdapter):
         handle = self._handle()
         spark = handle.spark
         parsed, constraints = self._sink_options(model), contracts.constraints(model)
+        self._check_listing(model["name"])
         with self.connections.exception_handler(sql):
             request = Request(
                 model=model["name"],
@@ -179,7 +173,7 @@ class UpsertKafkaAdapter(OperationsAdapter):
                 folder=UpsertKafkaCredentials.project_root,
                 not_null=constraints.not_null,
                 checks=constraints.checks,
-                comments=_comments(model),
+                comments=comments_of(model),
                 time_zone=str(spark.conf.get(time_zone.SETTING)),
                 owner=self._owner(model),
                 run=self._run(),

@@ -29,14 +29,14 @@ def quote_map(options: Mapping[str, str]) -> str:
 
 
 def type_text(data_type: DataType) -> str:
-    """The type as Spark SQL text. `DataType.simpleString` does not quote the names of nested fields."""
+    """The type as Spark SQL text: `DataType.simpleString` with quoted names of nested fields."""
     if isinstance(data_type, ArrayType):
-        return f"ARRAY<{type_text(data_type.elementType)}>"
+        return f"array<{type_text(data_type.elementType)}>"
     if isinstance(data_type, MapType):
-        return f"MAP<{type_text(data_type.keyType)}, {type_text(data_type.valueType)}>"
+        return f"map<{type_text(data_type.keyType)},{type_text(data_type.valueType)}>"
     if isinstance(data_type, StructType):
-        return "STRUCT<" + ", ".join(f"{quote_identifier(f.name)}: {type_text(f.dataType)}" for f in data_type.fields) + ">"
-    return data_type.simpleString().upper()
+        return "struct<" + ",".join(f"{quote_identifier(f.name)}:{type_text(f.dataType)}" for f in data_type.fields) + ">"
+    return data_type.simpleString()
 
 
 def let(name: str, value: str, body: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from dbt.adapters.upsert_kafka.inspection.decode import Decoder, shown
 from dbt.adapters.upsert_kafka.inspection.spark_types import parse_type
+from dbt.adapters.upsert_kafka.sql import type_text
 
 SCHEMA = fastavro.parse_schema(
     {
@@ -52,10 +53,16 @@ def test_json_is_an_object_and_broken_json_is_text(format_: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["int", "timestamp_ntz", "array<struct<a:decimal(3,1),b:map<string,array<bigint>>>>", "struct<x:date,y:binary>"]
+    "text",
+    [
+        "int",
+        "timestamp_ntz",
+        "array<struct<`a`:decimal(3,1),`b`:map<string,array<bigint>>>>",
+        "struct<`x, y`:date,`<``>`:binary>",
+    ],
 )
 def test_type_text_is_parsed(text: str) -> None:
-    assert parse_type(text).simpleString() == text
+    assert type_text(parse_type(text)) == text
 
 
 @pytest.mark.parametrize("text", ["interval", "array<", "map<string>", ""])

@@ -15,6 +15,7 @@ from dbt.adapters.upsert_kafka.state.record import (
     Published,
     Run,
     StateRecord,
+    View,
     decode,
 )
 
@@ -23,6 +24,7 @@ CLAIM = StateRecord("orders", "cluster", "id", OWNER, "orders", Run("i1", "host"
 FULL = replace(
     CLAIM,
     layout=Layout('{"format": "json"}', "{}", (("id", "int"), ("name", "string"))),
+    view=View("kafka", ("id",), True),
     published=Published("2026-01-01 00:00:10Z", "exactly-once"),
     log=Log({0: 0, 1: 5}, {0: 7, 1: 9}, 3, "[3, 0, 99]", 2**62 + 1),
 )

@@ -6,10 +6,12 @@ partition and offset. Leaves to `formats.records` which columns are in key and v
 
 from __future__ import annotations
 
-from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka.catalog import name, views
 from dbt.adapters.upsert_kafka.formats import Format, Side
 from dbt.adapters.upsert_kafka.formats.changelog import LIVE, ROW, ROW_KIND, ChangelogFormat
 from dbt.adapters.upsert_kafka.formats.records import KEY, VALUE, Records
+from dbt.adapters.upsert_kafka.options.table import KAFKA
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
 
 METADATA = {
@@ -20,6 +22,17 @@ METADATA = {
     "kafka_key": "key",
     "kafka_headers": "headers",
 }
+
+
+def view_query(layout: Records, relation: UpsertKafkaRelation, materialization: str, skips: bool) -> str:
+    """The SELECT of a model's view: all records of a `kafka` model, the last record per key of an `upsert_kafka` model.
+
+    Args:
+        skips: leave out messages that can't be decoded instead of failing.
+    """
+    if materialization != KAFKA:
+        return views.last_per_key(relation, layout, skips)
+    return f"SELECT * FROM {query(layout, name(relation.topic_table), per_key=False, skips=skips)}"
 
 
 def query(layout: Records, table: str, per_key: bool, skips: bool = False) -> str:
@@ -34,7 +47,7 @@ def query(layout: Records, table: str, per_key: bool, skips: bool = False) -> st
         return _current_rows(layout, source) if per_key else _changes(layout, source)
     if per_key:
         source = views.last_records(source, values_first=False)
-    parts = [f"{_checked(*side, f'parsed_{name}')} AS {name}" for name, side in layout.read_sides().items()]
+    parts = [f"{_checked(*side, f'parsed_{part}')} AS {part}" for part, side in layout.read_sides().items()]
     picked = ", ".join([*layout.picked(), *_metadata()])
     with_value = f"(SELECT * FROM {source} WHERE {_has_value(layout)})"
     return f"(SELECT {picked} FROM (SELECT *, {', '.join(parts)} FROM {layout.parse(with_value)}))"
@@ -111,4 +124,4 @@ def _columns(layout: Records, row: str) -> list[str]:
 
 
 def _metadata(prefix: str = "") -> list[str]:
-    return [f"{prefix}{column} AS {name}" for name, column in METADATA.items()]
+    return [f"{prefix}{field} AS {column}" for column, field in METADATA.items()]

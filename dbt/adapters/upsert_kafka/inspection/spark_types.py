@@ -1,4 +1,4 @@
-"""Spark's types from the text in a state record (`struct<a:int,b:array<string>>`), without a JVM."""
+"""Spark's types from the text in a state record (struct<`a`:int,`b`:array<string>>), without a JVM."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PRIMITIVES: dict[str, T.DataType] = {
 
 
 def parse_type(text: str) -> T.DataType:
-    """The type whose `simpleString` is `text`.
+    """The type that `sql.type_text` writes as `text`.
 
-    >>> parse_type("struct<a:int,b:map<string,decimal(10,2)>>").simpleString()
-    'struct<a:int,b:map<string,decimal(10,2)>>'
+    >>> parse_type("struct<`a`:int,`b,c`:map<string,decimal(10,2)>>").simpleString()
+    'struct<a:int,b,c:map<string,decimal(10,2)>>'
 
     Raises:
         ValueError: the text is no type, or a type that no format supports.
@@ -37,17 +37,19 @@ def parse_type(text: str) -> T.DataType:
     if kind == "map" and len(parts) == 2:
         return T.MapType(parse_type(parts[0]), parse_type(parts[1]))
     if kind == "struct" and parts:
-        members = [part.partition(":") for part in parts]
-        return T.StructType([T.StructField(name, parse_type(inner)) for name, _, inner in members])
+        members = [re.fullmatch(r"`((?:[^`]|``)*)`:(.*)", part, re.DOTALL) for part in parts]
+        if all(members):
+            return T.StructType([T.StructField(m[1].replace("``", "`"), parse_type(m[2])) for m in members if m])
     raise ValueError(f"'{text}' is not a type of Spark")
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that are not inside of brackets."""
-    parts, depth = [""], 0
+    """Split at the commas that are neither inside of brackets nor in a quoted name."""
+    parts, depth, is_name = [""], 0, False
     for character in text:
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
-        if character == "," and depth == 0:
+        is_name ^= character == "`"
+        depth += 0 if is_name else {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0 and not is_name:
             parts.append("")
         else:
             parts[-1] += character

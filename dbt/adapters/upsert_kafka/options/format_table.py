@@ -6,7 +6,9 @@ Names in `config()` follow one rule: `csv_null_literal` applies to key and value
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dbt.adapters.upsert_kafka.options import values as t
 from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, MATERIALIZATIONS, NO_SECRET, SINKS, underscored
@@ -221,3 +223,15 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
         secret=True,
     ),
 )
+
+
+def checked(format: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a format by their short names, for options that do not come from a model.
+
+    Raises:
+        ValueError: an option is not known, or its value is wrong.
+    """
+    known = {option.short: option for option in FORMAT_OPTIONS if format in option.formats}
+    if unknown := sorted(set(given) - set(known)):
+        raise ValueError(f"the option {unknown[0]!r} of the format {format} is unknown")
+    return {name: known[name].type.parse(value) for name, value in given.items()}

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka.catalog import name, reading, views
+from dbt.adapters.upsert_kafka.catalog import reading, views
 from dbt.adapters.upsert_kafka.formats.records import Records
-from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.publish.request import Request
 
 
@@ -24,8 +23,6 @@ def expose(spark: SparkSession, layout: Records, request: Request, before: Mappi
 
 
 def view_query(layout: Records, request: Request) -> str:
-    """The SELECT of the view: all records of a `kafka` model, the last record per key of an `upsert_kafka` model."""
-    skips = request.options.ignore_parse_errors
-    if request.options.materialization != KAFKA:
-        return views.last_per_key(request.relation, layout, skips)
-    return f"SELECT * FROM {reading.query(layout, name(request.relation.topic_table), per_key=False, skips=skips)}"
+    """The SELECT of the view, see `reading.view_query`."""
+    options = request.options
+    return reading.view_query(layout, request.relation, options.materialization, options.ignore_parse_errors)

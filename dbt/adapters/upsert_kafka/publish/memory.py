@@ -16,11 +16,12 @@ from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, TransactionPlan
-from dbt.adapters.upsert_kafka.sql import quote_identifier
+from dbt.adapters.upsert_kafka.sql import quote_identifier, type_text
 from dbt.adapters.upsert_kafka.state import ownership
-from dbt.adapters.upsert_kafka.state.record import Layout, Log, Published, StateRecord, now_text
+from dbt.adapters.upsert_kafka.state.record import Layout, Log, Published, StateRecord, View, now_text
 from dbt.adapters.upsert_kafka.state.store import Access, StateSettings, StateStore, store_of
 from dbt.adapters.upsert_kafka.state.trust import NOTHING, Trusted, trust
 
@@ -179,6 +180,7 @@ class Memory:
         return replace(
             self._new_record(result.topic, self.trusted.created),
             layout=layout_of(result.layout, self.request.time_zone),
+            view=view_of(result.layout, options),
             published=Published(now_text(), options.sink_delivery_guarantee or ""),
             log=log,
         )
@@ -248,7 +250,7 @@ def _trusted(kafka: KafkaSettings, settings: StateSettings, name: str, appends: 
 
 def layout_of(records: Records, time_zone: str) -> Layout:
     """How rows become messages, as the state record has it."""
-    types = {field.column: field.type.simpleString() for side in (records.key, records.value) for field in side.fields}
+    types = {field.column: type_text(field.type) for side in (records.key, records.value) for field in side.fields}
     columns = tuple((name, types[name]) for name in records.columns if name in types)
     return Layout(records.key_layout(), records.value_layout(), columns, time_zone)
 
@@ -259,6 +261,11 @@ def columns_of(layout: Layout) -> StructType:
     parsed = StructType.fromDDL(ddl)
     assert isinstance(parsed, StructType)
     return parsed
+
+
+def view_of(records: Records, options: ModelOptions) -> View:
+    """What the relation shows, as the state record has it."""
+    return View(options.materialization, tuple(field.column for field in records.key.fields), options.ignore_parse_errors)
 
 
 def confirmed_log(admin: KafkaAdminClient, result: Result) -> Log | None:

@@ -41,6 +41,7 @@ from dbt.adapters.upsert_kafka.publish.request import Publication, Request, deli
 from dbt.adapters.upsert_kafka.sinks import Delivery
 from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.spark.checkpoint import release_checkpoints
+from dbt.adapters.upsert_kafka.sql import type_text
 from dbt.adapters.upsert_kafka.state.record import Layout
 
 logger = AdapterLogger("upsert_kafka")
@@ -169,7 +170,7 @@ def _exposed_layout(spark: SparkSession, request: Request) -> Layout | None:
     if request.existing is None or not request.existing.is_view:
         return None
     fields = views.columns(spark, request.relation).fields
-    return Layout("{}", "{}", tuple((field.name, field.dataType.simpleString()) for field in fields))
+    return Layout("{}", "{}", tuple((field.name, type_text(field.dataType)) for field in fields))
 
 
 def _existing_topic(admin: KafkaAdminClient, request: Request) -> Topic | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.java_gateway import JavaClass
 from pyspark import SparkConf, SparkContext
@@ -17,6 +17,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.kafka_properties import JavaClient
+
+Session = TypeVar("Session", bound=SparkSession)
 
 QUERY_CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -65,6 +67,15 @@ def java_kafka_client(session: SparkSession) -> JavaClient | None:
         return None
     names = frozenset(str(name) for config in configs for name in config.configNames())
     return JavaClient(str(jvm.org.apache.kafka.common.utils.AppInfoParser.getVersion()), names)
+
+
+def new_session(shared: SparkSession, cls: type[Session]) -> Session:
+    """Return a session as `SparkSession.newSession` does, of a class of ours.
+
+    Why: the class adds to `sql` and `table`, see `restoring_session`.
+    Missing: the constructor takes the JVM's session, which is private, and Spark has no hook for relations that do not exist.
+    """
+    return cls(shared.sparkContext, shared._jsparkSession.newSession())
 
 
 def unpersist_checkpoint(frame: DataFrame) -> None:

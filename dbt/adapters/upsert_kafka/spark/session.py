@@ -27,6 +27,7 @@ from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import reach
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings, export_secrets
 from dbt.adapters.upsert_kafka.spark import connect, internals, settings
+from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
 logger = AdapterLogger("upsert_kafka")
 internals.disable_query_context_loggers()
@@ -57,7 +58,7 @@ def new_session(credentials: UpsertKafkaCredentials) -> SparkSession:
     """Return a session on the Spark of this process, with temporary views and settings of its own."""
     shared = get_session(credentials)
     if credentials.remote is None:
-        return shared.newSession()
+        return internals.new_session(shared, RestoringSession)
     session = connect.open_session(credentials, settings.connect_settings(credentials))
     _connect_sessions.append(session)
     return session

@@ -55,9 +55,20 @@ class Layout:
     value: str
     """The same of the value."""
     columns: tuple[tuple[str, str], ...]
-    """Names and Spark types, in the SELECT's order."""
+    """Names and Spark SQL types, in the SELECT's order."""
     time_zone: str | None = None
     """Spark's session time zone, with which the SELECT was computed. None in records of earlier versions."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What the relation of the model shows. With the layout it is all that a process without a catalog needs to create it."""
+
+    materialization: str
+    """`upsert_kafka`: the last row of each key; `kafka`: all messages, with Kafka's metadata."""
+    key_columns: tuple[str, ...] = ()
+    """The columns of the key, in the order of the key's fields, whose names may lack the prefix of `key_fields_prefix`."""
+    ignore_parse_errors: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,8 @@ class StateRecord:
     created: bool = False
     """Whether a run of the owner created the topic."""
     layout: Layout | None = None
+    view: View | None = None
+    """None after a claim, and in records of versions that did not restore relations."""
     published: Published | None = None
     """None after a claim: the first run has not completed."""
     log: Log | None = None
@@ -153,7 +166,7 @@ def decode(topic: str, value: bytes) -> StateRecord:
 
 
 def _record(found: dict[str, Any]) -> StateRecord:
-    layout, log = found.get("layout"), found.get("log")
+    layout, view, log = found.get("layout"), found.get("view"), found.get("log")
     return StateRecord(
         topic=_text(found["topic"]),
         cluster_id=_text(found["cluster_id"]),
@@ -163,6 +176,7 @@ def _record(found: dict[str, Any]) -> StateRecord:
         run=_texts(Run, found["run"]),
         created=found.get("created") is True,
         layout=layout and _layout(layout),
+        view=view and _view(view),
         published=found.get("published") and _texts(Published, found["published"]),
         log=log and _log(log),
     )
@@ -179,6 +193,11 @@ def _layout(found: Mapping[str, Any]) -> Layout:
     zone = found.get("time_zone")
     columns = tuple((_text(n), _text(t)) for n, t in found["columns"])
     return Layout(_text(found["key"]), _text(found["value"]), columns, None if zone is None else _text(zone))
+
+
+def _view(found: Mapping[str, Any]) -> View:
+    columns = tuple(_text(name) for name in found["key_columns"])
+    return View(_text(found["materialization"]), columns, found["ignore_parse_errors"] is True)
 
 
 def _texts(cls: type[Any], found: Mapping[str, Any]) -> Any:

@@ -152,9 +152,13 @@ class StateStore:
         """Whether a topic has a record, also one that can't be decoded."""
         return topic in self._refreshed(admin)
 
-    def all(self, admin: KafkaAdminClient) -> Iterator[StateRecord]:
-        """The records of all topics; one that can't be decoded is logged and left out."""
-        for topic, value in sorted(self._refreshed(admin).items()):
+    def all(self, admin: KafkaAdminClient, waits: bool = True) -> Iterator[StateRecord]:
+        """The records of all topics; one that can't be decoded is logged and left out.
+
+        Args:
+            waits: see `get`.
+        """
+        for topic, value in sorted(self._refreshed(admin, waits).items()):
             try:
                 yield decode(topic, value)
             except StateError as error:

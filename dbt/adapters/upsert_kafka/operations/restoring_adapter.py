@@ -1,0 +1,114 @@
+"""The part of the adapter that restores relations: what exists according to the state topic, and what a statement did not find.
+
+Translates dbt's nodes and profile for `recorded`, which finds records, and `catalog.restore`, which creates relations.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from multiprocessing.context import SpawnContext
+from typing import Any
+
+from dbt.adapters.base.relation import BaseRelation
+from dbt.adapters.contracts.relation import RelationType
+from dbt.adapters.events.logging import AdapterLogger
+from kafka.errors import KafkaError
+from pyspark.sql import SparkSession
+
+from dbt.adapters.upsert_kafka import dbt_internals
+from dbt.adapters.upsert_kafka.catalog import restore, views
+from dbt.adapters.upsert_kafka.catalog.restore import Restorable
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.formats import Role
+from dbt.adapters.upsert_kafka.kafka_client import schema_registry
+from dbt.adapters.upsert_kafka.operations.adapter import OperationsAdapter, model_options
+from dbt.adapters.upsert_kafka.operations.recorded import Details, Node, RecordedRelations
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+
+logger = AdapterLogger("upsert_kafka")
+
+BUILT = ("model", "seed", "snapshot")
+"""Kinds of nodes that have a relation."""
+
+
+def comments_of(model: Mapping[str, Any]) -> views.Comments:
+    """The descriptions that the model's persist_docs writes to the catalog."""
+    persisted = model["config"].get("persist_docs") or {}
+    texts = {name: column.get("description") or "" for name, column in model["columns"].items()}
+    return views.Comments(
+        model.get("description") or "" if persisted.get("relation") else "",
+        {name: text for name, text in texts.items() if text} if persisted.get("columns") else {},
+    )
+
+
+class RestoringAdapter(OperationsAdapter):
+    """Lists and creates the relations of topics that the catalog of this process does not have."""
+
+    def __init__(self, config: Any, mp_context: SpawnContext) -> None:
+        super().__init__(config, mp_context)
+        self._restoring = threading.Lock()
+        self._listing_error: Exception | None = None
+
+    def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
+        """The relations of the catalog, and those that a statement would restore from the state topic; see `recorded`."""
+        found = super().list_relations_without_caching(schema_relation)
+        if self.config.credentials.remote:
+            return found
+        names = {str(relation.identifier).lower() for relation in found}
+        try:
+            recorded = self._recorded().relations(str(schema_relation.schema))
+        except (UpsertKafkaError, KafkaError) as error:
+            # Views and tables do not need the cluster. A model with a topic is refused, see `_check_listing`.
+            logger.warning(f"The relations of schema {schema_relation.schema} are not listed from the state topic: {error}")
+            self._listing_error = error
+            return found
+        return found + [relation for relation in recorded if str(relation.identifier).lower() not in names]
+
+    def restore(self, spark: SparkSession, schema: str, identifier: str) -> bool:
+        """Create a relation that a statement did not find; False if the state topic has no record of it."""
+        with self._restoring:
+            relation = UpsertKafkaRelation.create(schema=schema, identifier=identifier, type=RelationType.View)
+            if spark.catalog.tableExists(views.name(relation)):
+                return True
+            found = self._recorded().find(schema, identifier)
+            if found is None:
+                return False
+            restore.create(spark, relation, found)
+        logger.debug(f"Created {relation} from the state record of topic '{found.record.topic}'")
+        return True
+
+    def explain_missing(self, schema: str, identifier: str) -> str | None:
+        """Which model builds a relation that does not exist; see `recorded`."""
+        return self._recorded().explain(schema, identifier)
+
+    def _check_listing(self, model: str) -> None:
+        """Refuse to publish if it is not known which relations exist: on_schema_change would take this for a first run."""
+        if self._listing_error is not None:
+            raise UpsertKafkaError(
+                f"model {model}: the state topic could not be read when the command started ({self._listing_error}), so it is "
+                "not known what was published before. Nothing was written. Run again."
+            )
+
+    def _recorded(self) -> RecordedRelations:
+        """The relations that the state topic has records of, for the nodes of this project."""
+        nodes = [
+            node for node in dbt_internals.manifest_nodes(self) if getattr(node, "alias", None) and node.resource_type in BUILT
+        ]
+        cluster, registry = self._cluster(), self.config.credentials.schema_registry
+        return RecordedRelations(
+            self._environment(),
+            {(node.schema.lower(), node.alias.lower()): self._relation_node(node) for node in nodes},
+            Details(cluster, lambda record: Restorable(record, cluster, registry)),
+        )
+
+    def _relation_node(self, node: Any) -> Node:
+        def details() -> Details:
+            model = node.to_dict()
+            parsed = model_options(model)
+            sides: dict[Role, Mapping[str, Any]] = {"key": parsed.key_format_options, "value": parsed.value_format_options}
+            own = {role: {n: v for n, v in given.items() if n in schema_registry.SETTINGS} for role, given in sides.items()}
+            kafka, registry = self._kafka(parsed), self.config.credentials.schema_registry
+            return Details(kafka, lambda record: Restorable(record, kafka, registry, own, comments_of(model)))
+
+        return Node(str(node.resource_type), node.name, node.config.materialized, node.schema, node.alias, details)
