@@ -15,6 +15,7 @@ from dbt.adapters.base.impl import AdapterTrackingRelationInfo, BaseAdapter
 from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.spark.impl import SparkAdapter
 from dbt.adapters.spark.relation import SparkRelation
+from dbt.cli import requires
 from dbt.config.project import VarProvider
 from dbt.config.runtime import RuntimeConfig
 from dbt.context import providers
@@ -124,3 +125,12 @@ def test_parser_knows_that_topics_enforce_constraints() -> None:
     assert found == {"kafka": True, "table": True, "view": False}, MOVED
     source = inspect.getsource(ModelPatchParser._validate_constraint_prerequisites)
     assert "not model_node.materialization_enforces_constraints" in source, f"dbt-core warns elsewhere. {MOVED}"
+
+
+def test_macro_resolver_is_the_manifest() -> None:
+    source = inspect.getsource(requires)
+    assert 'adapter.set_macro_resolver(ctx.obj["manifest"])' in source, f"the macro resolver is not the manifest. {MOVED}"
+    adapter: Any = SimpleNamespace(get_macro_resolver=lambda: SimpleNamespace(nodes={"a": 1}))
+    assert list(dbt_internals.manifest_nodes(adapter)) == [1]
+    adapter.get_macro_resolver = lambda: None
+    assert list(dbt_internals.manifest_nodes(adapter)) == []

@@ -157,7 +157,7 @@ class UpsertKafkaAdapter(RestoringAdapter):
         handle = self._handle()
         spark = handle.spark
         parsed, constraints = self._sink_options(model), contracts.constraints(model)
-        self._check_listing(model["name"])
+        self._check_listing(model["name"], self._kafka(parsed))
         with self.connections.exception_handler(sql):
             request = Request(
                 model=model["name"],

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbt.adapters.contracts.relation import RelationType
+from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka.catalog import name, restore
 from dbt.adapters.upsert_kafka.catalog.restore import Restorable
+from dbt.adapters.upsert_kafka.errors import OptionsError, UpsertKafkaError, kafka_error_text
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.operations.environment import Environment
@@ -22,6 +25,8 @@ from dbt.adapters.upsert_kafka.options.table import SINKS
 from dbt.adapters.upsert_kafka.relation import HELPER_SCHEMA_SUFFIX, SNAPSHOT_SUFFIX, TOPIC_SUFFIX, UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.state.record import StateRecord
 from dbt.adapters.upsert_kafka.state.store import Access, store_of
+
+logger = AdapterLogger("upsert_kafka")
 
 COMMANDS = {"seed": "dbt seed", "snapshot": "dbt snapshot"}
 """That build a node; models are built by `dbt run`."""
@@ -54,6 +59,15 @@ class Details:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """The relations that the state topics have records of."""
+
+    relations: list[UpsertKafkaRelation]
+    errors: Mapping[str, str]
+    """Why the state topic of a cluster could not be read, by bootstrap servers."""
+
+
+@dataclass(frozen=True)
 class RecordedRelations:
     """The relations of one project in one environment."""
 
@@ -63,15 +77,16 @@ class RecordedRelations:
     profile: Details
     """For relations of other environments: the profile's cluster."""
 
-    def relations(self, schema: str) -> list[UpsertKafkaRelation]:
+    def relations(self, schema: str) -> Listing:
         """The relations of a schema. Creates none of them."""
-        return [_relation(found.record) for found in self._found(schema)]
+        errors: dict[str, str] = {}
+        return Listing([_relation(found.record) for found in self._found(schema, None, errors)], errors)
 
     def find(self, schema: str, identifier: str) -> Restorable | None:
         """What a relation can be created from; None if it can't be."""
         if schema.endswith(HELPER_SCHEMA_SUFFIX) or identifier.endswith((TOPIC_SUFFIX, SNAPSHOT_SUFFIX)):
             return None
-        return next(iter(self._found(schema, identifier)), None)
+        return next(iter(self._found(schema, identifier, None)), None)
 
     def explain(self, schema: str, identifier: str) -> str | None:
         """Why a relation of this project does not exist and what to do, for a message; None for other relations."""
@@ -91,7 +106,12 @@ class RecordedRelations:
             f"restored. Publish the model first: {command}"
         )
 
-    def _found(self, schema: str, identifier: str | None = None) -> list[Restorable]:
+    def _found(self, schema: str, identifier: str | None, errors: dict[str, str] | None) -> list[Restorable]:
+        """The relations of a schema that can be restored, or the one of a name.
+
+        Args:
+            errors: gets the errors of clusters; None to raise them.
+        """
         if self.environment.state.is_off:
             return []
         wanted = [
@@ -100,15 +120,12 @@ class RecordedRelations:
             if node.has_topic and key[0] == schema.lower() and (identifier is None or key[1] == identifier.lower())
         ]
         found: list[Restorable] = []
-        by_cluster: dict[Any, tuple[KafkaSettings, list[tuple[Node, Details]]]] = {}
-        for node in wanted:
-            details = node.details()
-            key = (details.kafka.bootstrap_servers, tuple(sorted(details.kafka.properties.items())))
-            by_cluster.setdefault(key, (details.kafka, []))[1].append((node, details))
-        for kafka, models in by_cluster.values():
-            found += self._of_models(kafka, models)
+        for kafka, models in _by_cluster(wanted):
+            found += _collected(kafka, errors, self._of_models(kafka, models))
         if identifier is None or not wanted:
-            found += self._of_other_environments(schema, identifier)
+            kafka = self.profile.kafka
+            if errors is None or kafka.bootstrap_servers not in errors:
+                found += _collected(kafka, errors, self._of_other_environments(schema, identifier))
         return found
 
     def _of_models(self, kafka: KafkaSettings, models: Iterable[tuple[Node, Details]]) -> Iterator[Restorable]:
@@ -141,6 +158,30 @@ class RecordedRelations:
         cluster_id = store.cluster_id(admin)
         records = store.all(admin, waits=False)
         return [r for r in records if r.owner.project == self.environment.project and r.cluster_id == cluster_id]
+
+
+def _by_cluster(nodes: Iterable[Node]) -> list[tuple[KafkaSettings, list[tuple[Node, Details]]]]:
+    """The models by cluster and user. A model with wrong options is left out: it reports them when it runs."""
+    found: dict[Any, tuple[KafkaSettings, list[tuple[Node, Details]]]] = {}
+    for node in nodes:
+        try:
+            details = node.details()
+        except OptionsError as error:
+            logger.debug(f"{node.name}: {error.msg}")
+            continue
+        kafka = details.kafka
+        found.setdefault((kafka.bootstrap_servers, *sorted(kafka.properties.items())), (kafka, []))[1].append((node, details))
+    return list(found.values())
+
+
+def _collected(kafka: KafkaSettings, errors: dict[str, str] | None, found: Iterator[Restorable]) -> list[Restorable]:
+    try:
+        return list(found)
+    except (UpsertKafkaError, KafkaError) as error:
+        if errors is None:
+            raise
+        errors[kafka.bootstrap_servers] = error.msg if isinstance(error, UpsertKafkaError) else kafka_error_text(error)
+        return []
 
 
 def _live(admin: KafkaAdminClient, records: Iterable[StateRecord]) -> list[StateRecord]:

@@ -13,7 +13,6 @@ from typing import Any
 from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.events.logging import AdapterLogger
-from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka import dbt_internals
@@ -22,6 +21,7 @@ from dbt.adapters.upsert_kafka.catalog.restore import Restorable
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.formats import Role
 from dbt.adapters.upsert_kafka.kafka_client import schema_registry
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.operations.adapter import OperationsAdapter, model_options
 from dbt.adapters.upsert_kafka.operations.recorded import Details, Node, RecordedRelations
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
@@ -48,7 +48,8 @@ class RestoringAdapter(OperationsAdapter):
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
         self._restoring = threading.Lock()
-        self._listing_error: Exception | None = None
+        self._listing_errors: dict[str, str] = {}
+        """By bootstrap servers."""
 
     def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
         """The relations of the catalog, and those that a statement would restore from the state topic; see `recorded`."""
@@ -56,14 +57,12 @@ class RestoringAdapter(OperationsAdapter):
         if self.config.credentials.remote:
             return found
         names = {str(relation.identifier).lower() for relation in found}
-        try:
-            recorded = self._recorded().relations(str(schema_relation.schema))
-        except (UpsertKafkaError, KafkaError) as error:
+        listing = self._recorded().relations(str(schema_relation.schema))
+        for servers, error in listing.errors.items():
             # Views and tables do not need the cluster. A model with a topic is refused, see `_check_listing`.
-            logger.warning(f"The relations of schema {schema_relation.schema} are not listed from the state topic: {error}")
-            self._listing_error = error
-            return found
-        return found + [relation for relation in recorded if str(relation.identifier).lower() not in names]
+            logger.warning(f"The relations of models with topics at '{servers}' are not known: {error}")
+            self._listing_errors[servers] = error
+        return found + [relation for relation in listing.relations if str(relation.identifier).lower() not in names]
 
     def restore(self, spark: SparkSession, schema: str, identifier: str) -> bool:
         """Create a relation that a statement did not find; False if the state topic has no record of it."""
@@ -82,12 +81,12 @@ class RestoringAdapter(OperationsAdapter):
         """Which model builds a relation that does not exist; see `recorded`."""
         return self._recorded().explain(schema, identifier)
 
-    def _check_listing(self, model: str) -> None:
+    def _check_listing(self, model: str, kafka: KafkaSettings) -> None:
         """Refuse to publish if it is not known which relations exist: on_schema_change would take this for a first run."""
-        if self._listing_error is not None:
+        if error := self._listing_errors.get(kafka.bootstrap_servers):
             raise UpsertKafkaError(
-                f"model {model}: the state topic could not be read when the command started ({self._listing_error}), so it is "
-                "not known what was published before. Nothing was written. Run again."
+                f"model {model}: the state topic could not be read when the command started, so it is not known what was "
+                f"published before. Nothing was written. Run again. The error was: {error}"
             )
 
     def _recorded(self) -> RecordedRelations:
