@@ -40,7 +40,7 @@ OTHER_JARS = [jar for jar in os.environ.get("UPSERT_KAFKA_TEST_JARS", "").split(
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 # The profile of a project that may share a process: nothing in it needs another JVM, environment or broker.
 SHAREABLE = {"type", "schema", "bootstrap_servers", "threads", "topic_defaults", "master", "spark", "jars"}
-# Every project leaves a Hive client in the JVM.
+# Every project leaves classes and sessions in the JVM.
 PROJECTS_PER_PROCESS = 15
 # Reads a command per line, runs it, and ends what dbt printed with a line of its own that has the exit code. Each command has a
 # thread of its own, and so one in the JVM: Hive keeps the connection to the catalog of an earlier project in its thread.
@@ -122,7 +122,7 @@ class DbtServer:
         raise AssertionError(f"dbt's process ended in {arguments}:\n{''.join(output)}")
 
     def release(self, project: Project) -> None:
-        """Let another process use the project's catalog, which Derby gives to one process at a time."""
+        """End the use of a project that a test starts processes for: it may kill them, and expects that nobody else is there."""
         if project.folder in self._projects:
             self.stop()
 

@@ -12,9 +12,11 @@ import pytest
 from pyspark import SparkContext, java_gateway
 from pyspark.errors.exceptions import base
 from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dbt.adapters.upsert_kafka.spark import internals
+from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
 MOVED = f"pyspark {pyspark.__version__} moved it: adapt dbt/adapters/upsert_kafka/spark/internals.py"
 
@@ -36,6 +38,21 @@ def test_jvm_process_without_a_jvm_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(AssertionError, match="Spark runs in no JVM of this process"):
         internals.jvm_process()
+
+
+def test_new_session_is_made_as_pyspark_makes_it() -> None:
+    source = inspect.getsource(SparkSession.newSession)
+    assert "self.__class__(self._sc, self._jsparkSession.newSession())" in source, f"newSession has changed. {MOVED}"
+
+
+def test_restoring_session_overrides_methods_with_the_same_parameters() -> None:
+    for name in ("sql", "table"):
+        of_pyspark, ours = (list(inspect.signature(getattr(cls, name)).parameters) for cls in (SparkSession, RestoringSession))
+        assert of_pyspark == ours, f"SparkSession.{name} has other parameters. {MOVED}"
+
+
+def test_catalog_listener_finds_the_callback_server() -> None:
+    assert hasattr(java_gateway, "ensure_callback_server_started"), f"pyspark starts no callback server. {MOVED}"
 
 
 def test_unpersist_checkpoint_finds_the_frame_of_the_jvm() -> None:
@@ -60,8 +77,8 @@ def test_connect_retries_find_the_policy_and_its_setter() -> None:
     pytest.importorskip("grpc_status", reason="Spark Connect is an extra: pip install 'dbt-upsert-kafka[connect]'")
     from pyspark.sql.connect.client import SparkConnectClient
     from pyspark.sql.connect.client.retries import DefaultPolicy
-    from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     assert "max_retries" in inspect.signature(DefaultPolicy).parameters, f"DefaultPolicy takes no max_retries. {MOVED}"
     assert hasattr(SparkConnectClient, "set_retry_policies"), f"SparkConnectClient has no set_retry_policies. {MOVED}"
-    assert hasattr(SparkSession, "client"), f"Spark Connect's SparkSession has no client. {MOVED}"
+    assert hasattr(ConnectSession, "client"), f"Spark Connect's SparkSession has no client. {MOVED}"

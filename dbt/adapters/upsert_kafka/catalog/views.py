@@ -145,9 +145,9 @@ def length_problem(spark: SparkSession, query: str) -> str | None:
     if not catalog.startswith("jdbc:derby") or len(query) <= DERBY_TEXT_LIMIT:
         return None
     return (
-        f"the query of its view has {len(query)} characters, the project's own catalog stores at most {DERBY_TEXT_LIMIT}. "
-        "Select fewer columns, put some of them into a struct, or set spark.hadoop.hive.metastore.uris in your profile to use "
-        "a metastore."
+        f"the query of its view has {len(query)} characters, the Derby database that your profile names stores at most "
+        f"{DERBY_TEXT_LIMIT}. Select fewer columns, put some of them into a struct, or remove "
+        "spark.hadoop.javax.jdo.option.ConnectionURL from the profile to use the project's own catalog."
     )
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.spark import time_zone
+from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -42,7 +43,10 @@ def run(spark: SparkSession, name: str, code: str) -> None:
         else:
             # With Delta's catalog Spark cannot replace a table of another format.
             spark.sql(f"DROP TABLE IF EXISTS {relation}")
-        writer.saveAsTable(relation)
+        if isinstance(spark, RestoringSession):
+            spark.repeat(lambda: writer.saveAsTable(relation))
+        else:
+            writer.saveAsTable(relation)
 
     scope["write_table"] = write_table
     with _errors_with_line(name), _session_zone(spark):

@@ -6,15 +6,12 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO
 
 import pyspark
 from dbt.adapters.events.logging import AdapterLogger
@@ -27,6 +24,7 @@ from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import reach
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings, export_secrets
 from dbt.adapters.upsert_kafka.spark import connect, internals, settings
+from dbt.adapters.upsert_kafka.spark.project_catalog import ProjectCatalog
 from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
 logger = AdapterLogger("upsert_kafka")
@@ -37,7 +35,8 @@ JVM_WARNING = b"WARNING: Using incubator modules"
 _lock = threading.Lock()
 _session: SparkSession | None = None
 _connect_sessions: list[SparkSession] = []
-_catalog_lock: IO[str] | None = None
+_catalog: ProjectCatalog | None = None
+"""None if the profile names another catalog."""
 
 
 def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
@@ -58,7 +57,9 @@ def new_session(credentials: UpsertKafkaCredentials) -> SparkSession:
     """Return a session on the Spark of this process, with temporary views and settings of its own."""
     shared = get_session(credentials)
     if credentials.remote is None:
-        return internals.new_session(shared, RestoringSession)
+        restoring = internals.new_session(shared, RestoringSession)
+        restoring.definitions = _catalog
+        return restoring
     session = connect.open_session(credentials, settings.connect_settings(credentials))
     _connect_sessions.append(session)
     return session
@@ -66,7 +67,7 @@ def new_session(credentials: UpsertKafkaCredentials) -> SparkSession:
 
 def stop() -> None:
     """Stop the Spark of this process if it was started."""
-    global _session
+    global _session, _catalog
     while _connect_sessions:
         _connect_sessions.pop().stop()
     if _session is not None:
@@ -75,6 +76,9 @@ def stop() -> None:
         except (PySparkException, OSError) as error:
             logger.debug(f"Spark had ended before it was stopped: {error!r}")
         _session = None
+    if _catalog is not None:
+        _catalog.close()
+        _catalog = None
 
 
 def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
@@ -95,8 +99,8 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = settings.worker_python(credentials)
     spark_settings = settings.driver_settings(credentials)
-    if settings.uses_project_catalog(credentials):
-        _lock_catalog(credentials.state_dir)
+    global _catalog
+    _catalog = ProjectCatalog(credentials.state_dir) if settings.uses_project_catalog(credentials) else None
     if not settings.is_local(credentials):
         executor_environment = {f"spark.executorEnv.{variable}": value for variable, value in secrets.items()}
         spark_settings = {**executor_environment, **spark_settings}
@@ -109,8 +113,13 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
             session = SparkSession.builder.config(map=spark_settings).getOrCreate()
         if not is_users:
             internals.delete_empty_folder_at_exit(artifacts)
-        # The first statement opens the catalog. Here an error of the catalog is reported as one; in a model it would not be.
-        session.sql("show databases").collect()
+        if _catalog is not None:
+            _catalog.attach(session)
+        else:
+            # The first statement opens a metastore. Here its error is reported as one; in a model it would not be.
+            session.sql("show databases").collect()
+    except UpsertKafkaError:
+        raise
     except Exception as error:  # Py4J's and Spark's errors have no common base
         logger.debug(f"Spark did not start: {error!r}")
         raise UpsertKafkaError(_start_failure(error, credentials)) from error
@@ -124,24 +133,13 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
 def _start_failure(error: Exception, credentials: UpsertKafkaCredentials) -> str:
     text = str(error)
     if "XSDB6" in text or "Another instance of Derby" in text:
-        return "Another process uses this project's Spark catalog, and Derby allows one at a time. Wait until it has ended."
+        return (
+            "Another process uses the Derby database that your profile names as metastore, and Derby allows one at a time. "
+            "Wait until it has ended, or remove it from the profile to use the project's own catalog."
+        )
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     master = credentials.master or "local[*]"
     return f"Spark did not start with master '{master}': {first[:300]}. Check master and spark in your profile."
-
-
-def _lock_catalog(state_dir: Path) -> None:
-    """Lock the catalog in the project's folder for this process: Derby allows one process at a time."""
-    global _catalog_lock
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _catalog_lock = open(state_dir / "catalog.lock", "w")  # noqa: SIM115
-    try:
-        fcntl.flock(_catalog_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise UpsertKafkaError(
-            f"Another dbt process uses this project's Spark catalog ('{state_dir / 'metastore'}'), and Derby allows one "
-            "at a time. Wait until it has ended, or set spark.hadoop.hive.metastore.uris in your profile to a shared metastore."
-        ) from error
 
 
 @contextmanager

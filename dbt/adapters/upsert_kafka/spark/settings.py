@@ -17,7 +17,7 @@ from dbt.adapters.upsert_kafka import java, tested_versions
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import JarsNotFoundError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_properties import MSK_IAM
-from dbt.adapters.upsert_kafka.spark import class_archive, time_zone
+from dbt.adapters.upsert_kafka.spark import class_archive, project_catalog, time_zone
 
 SCALA = "2.13"
 # Spark ships these itself; a second copy would be downloaded and not used.
@@ -189,6 +189,7 @@ def _defaults(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
         # Spark hides the values of these settings in its UI, its event log and its plans: Spark's default and more.
         "spark.redaction.regex": SECRET,
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        # Where the profile names a metastore. The project's own catalog replaces it.
         CATALOG: "hive",
         **(local_settings() if _on_this_machine(credentials) else {}),
         **SESSION_SETTINGS,
@@ -222,7 +223,12 @@ def _on_this_machine(credentials: UpsertKafkaCredentials) -> bool:
 
 
 def _project_catalog(state_dir: Path) -> dict[str, str]:
+    """The settings for `project_catalog`."""
     return {
-        "spark.sql.warehouse.dir": str(state_dir / "warehouse"),
-        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={state_dir / 'metastore'};create=true",
+        CATALOG: "in-memory",
+        "spark.sql.warehouse.dir": str(state_dir / project_catalog.WAREHOUSE),
+        # The partitions of a table are the folders that it has, and its files are listed for each query: another process may
+        # have changed them.
+        "spark.sql.hive.manageFilesourcePartitions": "false",
+        "spark.sql.filesourceTableRelationCacheSize": "0",
     }
