@@ -66,7 +66,7 @@ def test_write_is_repeated_after_a_python_worker_was_killed(scene: Scene) -> Non
 def test_abort_ends_the_transaction_and_gives_the_next_epoch(scene: Scene, client: Client) -> None:
     first = client.open(scene.transactional_id, TIMEOUT_MS)
     client.add_partitions(first, scene.topic, [0])
-    second = client.abort(first, TIMEOUT_MS)
+    second = client.abort(first, TIMEOUT_MS, {scene.topic: [0, 1]})
     assert (second.producer_id, second.epoch) > (first.producer_id, first.epoch)
     # The late request of a task of the first transaction.
     with pytest.raises(InvalidProducerEpochError):
@@ -78,7 +78,7 @@ def test_abort_ends_the_transaction_and_gives_the_next_epoch(scene: Scene, clien
 
 def test_abort_of_an_empty_transaction_is_not_taken_for_fencing(scene: Scene, client: Client) -> None:
     first = client.open(scene.transactional_id, TIMEOUT_MS)
-    second = client.abort(first, TIMEOUT_MS)
+    second = client.abort(first, TIMEOUT_MS, {scene.topic: [0, 1]})
     client.add_partitions(second, scene.topic, [0])
     client.commit(second)
 
@@ -89,7 +89,7 @@ def test_fenced_run_does_not_abort_the_transaction_of_the_newer_run(scene: Scene
     newer = client.open(scene.transactional_id, TIMEOUT_MS)
     client.add_partitions(newer, scene.topic, [0])
     with pytest.raises(InvalidProducerEpochError):
-        client.abort(older, TIMEOUT_MS)
+        client.abort(older, TIMEOUT_MS, {scene.topic: [0]})
     client.commit(newer)
 
 

@@ -11,7 +11,7 @@ from kafka import errors
 from kafka.future import Future
 
 from dbt.adapters.upsert_kafka.sinks import protocol
-from dbt.adapters.upsert_kafka.sinks.protocol import MAX_IN_FLIGHT, MAX_SEQUENCE, Retry, Writer, is_retriable
+from dbt.adapters.upsert_kafka.sinks.protocol import MAX_IN_FLIGHT, MAX_SEQUENCE, Client, Retry, Writer, is_retriable
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 
 OK = 0
@@ -165,3 +165,55 @@ def test_error_is_retriable_by_its_class(error: Exception, retriable: bool) -> N
     if not retriable:
         with pytest.raises(type(error)):
             Retry(cast(Any, Broker())).after(error)
+
+
+class Coordinator(Client):
+    """A client whose requests get scripted answers: an error, or None for success. Each InitProducerId gives the next epoch."""
+
+    def __init__(self, **answers: list[Exception | None]) -> None:
+        self.timeout, self.now = 30.0, protocol.Network().now
+        self.answers = answers
+        self.sent: list[tuple[str, int]] = []
+
+    def pause(self, seconds: float) -> None:
+        pass
+
+    def _ask_coordinator(self, transactional_id: str, request: Any, code: Any, raises: Any = ()) -> Any:
+        made = request()
+        name = type(made).__name__.removesuffix("Request")
+        epoch = made.v3_and_below_producer_epoch if name == "AddPartitionsToTxn" else made.producer_epoch
+        self.sent.append((name, epoch))
+        answers = self.answers.get(name)
+        if answers and (error := answers.pop(0)):
+            raise error
+        return SimpleNamespace(producer_id=1, producer_epoch=epoch + 1)
+
+
+def test_abort_never_uses_an_epoch_after_its_end() -> None:
+    client = Coordinator()
+    assert client.abort(Producer("id", 1, 5), 1000, {"topic": [0, 1]}).epoch == 7
+    assert client.sent == [
+        ("EndTxn", 5),
+        ("InitProducerId", 5),
+        ("AddPartitionsToTxn", 6),
+        ("EndTxn", 6),
+        ("InitProducerId", 6),
+    ]
+
+
+def test_abort_asks_for_an_epoch_only_directly_after_its_transaction_was_ended() -> None:
+    client = Coordinator(InitProducerId=[errors.ConcurrentTransactionsError()], EndTxn=[errors.InvalidTxnStateError()])
+    client.abort(Producer("id", 1, 5), 1000, {})
+    assert client.sent[:4] == [("EndTxn", 5), ("InitProducerId", 5)] * 2
+
+
+def test_fenced_producer_sends_nothing_after_the_refused_end() -> None:
+    client = Coordinator(EndTxn=[errors.InvalidProducerEpochError()])
+    with pytest.raises(errors.InvalidProducerEpochError):
+        client.abort(Producer("id", 1, 5), 1000, {"topic": [0]})
+    assert client.sent == [("EndTxn", 5)]
+
+
+def test_abort_succeeds_although_the_topic_is_gone() -> None:
+    client = Coordinator(AddPartitionsToTxn=[errors.UnknownTopicOrPartitionError()])
+    assert client.abort(Producer("id", 1, 5), 1000, {"topic": [0]}).epoch == 7

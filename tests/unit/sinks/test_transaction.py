@@ -53,8 +53,9 @@ class Broker:
         _raise(self.open_error)
         return self.next_producer()
 
-    def abort(self, producer: Producer, timeout_ms: int) -> Producer:
+    def abort(self, producer: Producer, timeout_ms: int, partitions: dict[str, list[int]]) -> Producer:
         self.steps.append("abort")
+        assert partitions == {"orders": [0, 1, 2, 3]}
         assert producer.epoch == self.epoch, "the abort must have the producer's own epoch"
         _raise(self.abort_error)
         return self.next_producer()

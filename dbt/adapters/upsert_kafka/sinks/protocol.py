@@ -38,6 +38,8 @@ BOOTSTRAP_SECONDS = 30.0
 UNKNOWN_TOPIC_SECONDS = 15.0
 """How long "unknown topic or partition" is retried. It is also the answer while a leader is elected, but then not for long."""
 MAX_SEQUENCE = (1 << 31) - 1
+Raised = tuple[type[errors.KafkaError], ...]
+"""Retriable errors that are raised instead."""
 
 
 class Network:
@@ -102,7 +104,9 @@ class Client:
 
     def add_partitions(self, producer: Producer, topic: str, partitions: list[int]) -> None:
         """Add partitions to the transaction. The first ones start it."""
+        self._add_partitions(producer, topic, partitions)
 
+    def _add_partitions(self, producer: Producer, topic: str, partitions: list[int], raises: Raised = ()) -> None:
         def code(answer: Any) -> int:
             codes = [p.partition_error_code for t in answer.results_by_topic_v3_and_below for p in t.results_by_partition]
             # If one partition is refused, the answer for the others is "operation not attempted".
@@ -118,20 +122,31 @@ class Client:
                 max_version=1,
             ),
             code,
+            raises,
         )
 
     def commit(self, producer: Producer) -> None:
         """Commit the transaction. The request may be repeated after a lost answer: it has no further effect."""
         self._end(producer, committed=True)
 
-    def abort(self, producer: Producer, timeout_ms: int) -> Producer:
+    def abort(self, producer: Producer, timeout_ms: int, partitions: Mapping[str, list[int]]) -> Producer:
         """Abort the producer's transaction, if one is open, and get the next epoch, which fences tasks that still write.
 
-        A newer run's transaction stays open: brokers refuse EndTxn with an old epoch. InitProducerId would abort any open
-        transaction, whatever epoch it names. So it is sent only directly after an EndTxn that was not refused.
+        Args:
+            timeout_ms: of the next transaction.
+            partitions: to which tasks of this transaction may still write, by topic.
 
         Raises:
             ProducerFencedError, InvalidProducerEpochError, InvalidProducerIdMappingError: the producer was fenced.
+        """
+        latest = self._next_epoch(producer, timeout_ms)
+        return self._fence(latest, timeout_ms, partitions)
+
+    def _next_epoch(self, producer: Producer, timeout_ms: int) -> Producer:
+        """End the transaction and get the next epoch.
+
+        A newer run's transaction stays open: brokers refuse EndTxn with an old epoch. InitProducerId would abort any open
+        transaction, whatever epoch it names. So it is sent only directly after an EndTxn that was not refused.
         """
         retry = Retry(self)
         while True:
@@ -142,6 +157,21 @@ class Client:
                 return self._init_producer_id(producer.transactional_id, timeout_ms, producer)
             except errors.ConcurrentTransactionsError as error:
                 retry.after(error)
+
+    def _fence(self, latest: Producer, timeout_ms: int, partitions: Mapping[str, list[int]]) -> Producer:
+        """Abort a transaction without records, whose markers let the partitions know the latest epoch.
+
+        Brokers before Kafka 3.6 do not ask the coordinator about a batch: without the markers they would accept a late batch of
+        the older epoch, and the next commit of the transactional id would make it visible.
+
+        Returns:
+            The epoch after it. An epoch is never used after its EndTxn, which may arrive again later.
+        """
+        for topic, numbers in partitions.items():
+            # Nobody writes to a topic that does not exist or may not be written to.
+            with suppress(errors.UnknownTopicOrPartitionError, errors.TopicAuthorizationFailedError):
+                self._add_partitions(latest, topic, numbers, raises=(errors.UnknownTopicOrPartitionError,))
+        return self._next_epoch(latest, timeout_ms)
 
     def _init_producer_id(self, transactional_id: str, timeout_ms: int, latest: Producer | None = None) -> Producer:
         """Get a new epoch.
@@ -184,7 +214,7 @@ class Client:
         name: str,
         request: Callable[[], Any],
         code: Callable[[Any], int],
-        raises: tuple[type[errors.KafkaError], ...] = (),
+        raises: Raised = (),
         key_type: int = TRANSACTION,
     ) -> Any:
         """Send a request to the coordinator of a transactional id or group, again after each retriable error.

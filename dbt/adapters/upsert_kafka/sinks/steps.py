@@ -24,6 +24,7 @@ from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS, Cause, Failur
 logger = AdapterLogger("upsert_kafka")
 
 ATTEMPTS = 3
+STATE_PARTITION = 0
 NO_LONGER_OURS = (Cause.FENCED, Cause.TRANSACTION_ENDED)
 """The transaction is over, or belongs to a newer epoch of the transactional id. Nothing is left to abort."""
 REPEATED = (Cause.TASK_LOST, Cause.TRANSACTION_ENDED)
@@ -216,12 +217,17 @@ class Steps(ABC):
         try:
             # A new client: an interrupt may have left the other one with half an answer.
             with self._client() as client:
-                return _Abort(NOTHING_VISIBLE, client.abort(producer, self._timeout_ms))
+                return _Abort(NOTHING_VISIBLE, client.abort(producer, self._timeout_ms, self._partitions()))
         except (KafkaError, UpsertKafkaError) as error:
             failure = self._classify(error)
             if failure.cause in NO_LONGER_OURS:
                 return _Abort(NOTHING_VISIBLE, no_longer_ours=failure)
             return _Abort(NOT_ABORTED.format(self._timeout_ms // 1000))
+
+    def _partitions(self) -> dict[str, list[int]]:
+        """The partitions that the transaction may have written to, by topic."""
+        state = self._target.plan.state
+        return {self._target.topic: list(range(self._target.partitions)), **({state.topic: [STATE_PARTITION]} if state else {})}
 
     def _write_error(self, error: BaseException, abort: _Abort) -> WriteError:
         failure = self._classify(error)

@@ -31,7 +31,7 @@ from dbt.adapters.upsert_kafka.kafka_client import brokers, internals, oauth, tl
 from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, murmur2, protocol, record_batch, task
 from dbt.adapters.upsert_kafka.sinks.protocol import Client, Writer
 from dbt.adapters.upsert_kafka.sinks.record_batch import HEADER_BYTES, MAX_RECORD_OVERHEAD, Encoder, Producer, stamp
-from dbt.adapters.upsert_kafka.sinks.steps import NOTHING_WRITTEN, Report, Steps
+from dbt.adapters.upsert_kafka.sinks.steps import NOTHING_WRITTEN, STATE_PARTITION, Report, Steps
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 
@@ -44,7 +44,6 @@ DEFAULTS = {
     # Kafka's default of transaction.max.timeout.ms. The broker aborts a write that takes longer.
     "transaction.timeout.ms": "900000",
 }
-STATE_PARTITION = 0
 VISIBLE_SECONDS = 30
 ARROW_ROWS, BATCHES_PER_ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch", 32
 _task_keys: dict[int, list[int]] = {}

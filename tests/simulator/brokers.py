@@ -1,0 +1,277 @@
+"""A model of Kafka's transaction coordinator and of a partition's log, as far as transactions of the sink depend on them.
+
+Written from Kafka's protocol documentation and KIP-98, KIP-360 and KIP-890, for the request versions that the sink sends.
+test_model.py replays the same requests on this model and on real brokers, and compares the answers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+OK, NONE_GIVEN = 0, -1
+OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 45, 47, 48
+INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS = 49, 51
+LAST_EPOCH = 32767 - 1
+REMEMBERED_BATCHES = 5
+
+
+class State(Enum):
+    EMPTY = auto()
+    ONGOING = auto()
+    PREPARE_COMMIT = auto()
+    PREPARE_ABORT = auto()
+    COMPLETE_COMMIT = auto()
+    COMPLETE_ABORT = auto()
+
+
+PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+
+
+class Partition(NamedTuple):
+    topic: str
+    number: int
+
+
+@dataclass
+class Transaction:
+    """What the coordinator knows about one transactional id."""
+
+    producer_id: int
+    epoch: int
+    timeout: float
+    last_producer_id: int = NONE_GIVEN
+    last_epoch: int = NONE_GIVEN
+    state: State = State.EMPTY
+    partitions: set[Partition] = field(default_factory=set)
+    started_at: float = 0.0
+
+
+class Entry(NamedTuple):
+    """A batch or a marker in a log. Each record of a batch and each marker takes one offset."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    records: tuple[Any, ...]
+    commits: bool | None = None
+    """Of a marker: whether it commits. None for a batch."""
+
+
+@dataclass
+class ProducerState:
+    """What a partition remembers about a producer id."""
+
+    epoch: int
+    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
+    """First sequence, last sequence and offset."""
+    open_since: int | None = None
+    """Offset of the open transaction's first record."""
+
+
+class Log:
+    """One partition."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.end = 0
+        self.producers: dict[int, ProducerState] = {}
+
+    def append(self, producer_id: int, epoch: int, sequence: int, records: tuple[Any, ...]) -> tuple[int, int]:
+        """Error code and offset."""
+        known = self.producers.get(producer_id)
+        if known is not None and epoch < known.epoch:
+            return INVALID_PRODUCER_EPOCH, -1
+        last_sequence = sequence + len(records) - 1
+        if known is None or epoch > known.epoch:
+            # A new producer may begin with any sequence. A new epoch of a known one begins with 0.
+            if known is not None and sequence != 0:
+                return OUT_OF_ORDER_SEQUENCE, -1
+            known = self.producers[producer_id] = ProducerState(epoch, open_since=known.open_since if known else None)
+        else:
+            for first, last, offset in known.batches:
+                if (first, last) == (sequence, last_sequence):
+                    return OK, offset
+            if known.batches and sequence != known.batches[-1][1] + 1:
+                return OUT_OF_ORDER_SEQUENCE, -1
+        offset = self.end
+        known.batches.append((sequence, last_sequence, offset))
+        if known.open_since is None:
+            known.open_since = offset
+        self.entries.append(Entry(offset, producer_id, epoch, records))
+        self.end += len(records)
+        return OK, offset
+
+    def mark(self, producer_id: int, epoch: int, commits: bool) -> None:
+        """Append a transaction marker, unless it is of an old epoch."""
+        known = self.producers.setdefault(producer_id, ProducerState(epoch))
+        if epoch < known.epoch:
+            return
+        if epoch > known.epoch:
+            known.epoch = epoch
+            known.batches.clear()
+        known.open_since = None
+        self.entries.append(Entry(self.end, producer_id, epoch, (), commits))
+        self.end += 1
+
+    @property
+    def stable_end(self) -> int:
+        """The last stable offset: where read_committed readers stop."""
+        return min([state.open_since for state in self.producers.values() if state.open_since is not None], default=self.end)
+
+    def committed(self) -> list[tuple[Any, int]]:
+        """What a read_committed reader gets: each record, and the offset of the marker that committed it."""
+        found: list[tuple[Any, int]] = []
+        for index, entry in enumerate(self.entries):
+            if entry.commits is not None or entry.offset >= self.stable_end:
+                continue
+            markers = (e for e in self.entries[index:] if e.commits is not None and e.producer_id == entry.producer_id)
+            marker = next(markers)
+            if marker.commits:
+                found += [(record, marker.offset) for record in entry.records]
+        return found
+
+
+class Brokers:
+    """The coordinator of all transactional ids, and the logs.
+
+    Args:
+        now: the clock.
+        later: calls a function a bit later, each time after another pause: how markers get to the partitions.
+        verifies: whether partitions ask the coordinator before the first batch of a transaction, as since Kafka 3.6.
+    """
+
+    def __init__(self, now: Callable[[], float], later: Callable[[Callable[[], None]], None], verifies: bool = True) -> None:
+        self._now, self._later, self._verifies = now, later, verifies
+        self._next_producer_id = 1000
+        self.ids: dict[str, Transaction] = {}
+        self.logs: dict[Partition, Log] = {}
+        self.ended_by_older_epochs = 0
+        """Transactions that InitProducerId with the id of an older run has aborted."""
+
+    def log(self, partition: Partition) -> Log:
+        return self.logs.setdefault(partition, Log())
+
+    def init_producer_id(self, name: str, timeout: float, producer_id: int = -1, epoch: int = -1) -> tuple[int, int, int]:
+        """Error code, producer id, epoch."""
+        found = self.ids.get(name)
+        if found is None:
+            found = self.ids[name] = Transaction(self._new_producer_id(), 0, timeout)
+            return OK, found.producer_id, 0
+        is_named = producer_id != NONE_GIVEN
+        was_rotated = producer_id == found.last_producer_id and epoch >= LAST_EPOCH
+        if is_named and producer_id != found.producer_id and not was_rotated:
+            return INVALID_PRODUCER_EPOCH, -1, -1
+        if found.state in PREPARED:
+            return CONCURRENT_TRANSACTIONS, -1, -1
+        if found.state is State.ONGOING:
+            # Whatever epoch the request names.
+            self.ended_by_older_epochs += is_named and epoch < found.epoch
+            self._fence(found)
+            return CONCURRENT_TRANSACTIONS, -1, -1
+        if is_named and epoch == found.last_epoch and not (epoch == found.epoch and producer_id == found.producer_id):
+            # A repeated request whose answer was lost.
+            return OK, found.producer_id, found.epoch
+        if is_named and not (producer_id == found.producer_id and epoch == found.epoch):
+            return INVALID_PRODUCER_EPOCH, -1, -1
+        found.last_producer_id, found.last_epoch = (found.producer_id, found.epoch) if is_named else (NONE_GIVEN, NONE_GIVEN)
+        if found.epoch >= LAST_EPOCH:
+            found.last_producer_id, found.producer_id, found.epoch = found.producer_id, self._new_producer_id(), 0
+        else:
+            found.epoch += 1
+        found.state, found.timeout = State.EMPTY, timeout
+        return OK, found.producer_id, found.epoch
+
+    def add_partitions(self, name: str, producer_id: int, epoch: int, partitions: set[Partition]) -> int:
+        found = self.ids.get(name)
+        if found is None or found.producer_id != producer_id:
+            return INVALID_PRODUCER_ID_MAPPING
+        if found.epoch != epoch:
+            return INVALID_PRODUCER_EPOCH
+        if found.state in PREPARED:
+            return CONCURRENT_TRANSACTIONS
+        if found.state is not State.ONGOING:
+            found.state, found.partitions, found.started_at = State.ONGOING, set(), self._now()
+            self._watch(found)
+        found.partitions |= partitions
+        return OK
+
+    def end(self, name: str, producer_id: int, epoch: int, commits: bool) -> int:
+        found = self.ids.get(name)
+        if found is None or found.producer_id != producer_id:
+            return INVALID_PRODUCER_ID_MAPPING
+        if found.epoch != epoch:
+            return INVALID_PRODUCER_EPOCH
+        prepare, complete = (
+            (State.PREPARE_COMMIT, State.COMPLETE_COMMIT) if commits else (State.PREPARE_ABORT, State.COMPLETE_ABORT)
+        )
+        if found.state is complete:
+            return OK
+        if found.state is prepare:
+            return CONCURRENT_TRANSACTIONS
+        if found.state is not State.ONGOING:
+            return INVALID_TXN_STATE
+        self._end(found, commits)
+        return OK
+
+    def produce(
+        self, partition: Partition, producer_id: int, epoch: int, sequence: int, records: tuple[Any, ...]
+    ) -> tuple[int, int]:
+        """Error code and offset."""
+        log = self.log(partition)
+        known = log.producers.get(producer_id)
+        is_open = known is not None and known.open_since is not None and known.epoch == epoch
+        is_repeated = known is not None and known.epoch == epoch and any(first == sequence for first, _, _ in known.batches)
+        if self._verifies and not is_open and not is_repeated and (code := self._verify(partition, producer_id, epoch)):
+            return code, -1
+        return log.append(producer_id, epoch, sequence, records)
+
+    def _verify(self, partition: Partition, producer_id: int, epoch: int) -> int:
+        found = next((found for found in self.ids.values() if found.producer_id == producer_id), None)
+        if found is None:
+            return INVALID_PRODUCER_ID_MAPPING
+        if found.epoch != epoch:
+            return INVALID_PRODUCER_EPOCH
+        if found.state in PREPARED:
+            return CONCURRENT_TRANSACTIONS
+        return OK if found.state is State.ONGOING and partition in found.partitions else INVALID_TXN_STATE
+
+    def _watch(self, found: Transaction) -> None:
+        """Abort the transaction when it has timed out."""
+        started_at = found.started_at
+
+        def abort() -> None:
+            if found.state is not State.ONGOING or found.started_at != started_at:
+                return
+            if self._now() < started_at + found.timeout:
+                self._later(abort)
+            else:
+                self._fence(found)
+
+        self._later(abort)
+
+    def _fence(self, found: Transaction) -> None:
+        """Abort with the next epoch, which the partitions get with the markers."""
+        found.epoch += 1
+        found.last_producer_id = found.last_epoch = NONE_GIVEN
+        self._end(found, commits=False)
+
+    def _end(self, found: Transaction, commits: bool) -> None:
+        found.state = State.PREPARE_COMMIT if commits else State.PREPARE_ABORT
+        producer_id, epoch, left = found.producer_id, found.epoch, set(found.partitions)
+
+        def mark(partition: Partition) -> None:
+            self.log(partition).mark(producer_id, epoch, commits)
+            left.discard(partition)
+            if not left:
+                found.state = State.COMPLETE_COMMIT if commits else State.COMPLETE_ABORT
+
+        for partition in sorted(found.partitions):
+            self._later(lambda partition=partition: mark(partition))  # type: ignore[misc]
+
+    def _new_producer_id(self) -> int:
+        self._next_producer_id += 1
+        return self._next_producer_id
