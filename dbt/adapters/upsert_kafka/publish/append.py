@@ -37,6 +37,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         rows: the model's SELECT, not yet executed.
     """
     topics.check_name(request.topic)
+    deliver.check_spark(spark, request)
     schema_changes.check_mode(request.model, request.on_schema_change)
     layout = encode.layout_of(rows, request)
     partitioner = deliver.partitioner_of(request)

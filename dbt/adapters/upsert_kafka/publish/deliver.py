@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafka import KafkaAdminClient
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish import consumed_groups
@@ -22,6 +23,23 @@ from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
 
 if TYPE_CHECKING:
     from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
+
+SPECULATION = "spark.speculation"
+
+
+def check_spark(spark: SparkSession, request: Request) -> None:
+    """Refuse a Spark that runs a second copy of a slow task: both would write.
+
+    Readers would see records twice and old values after new ones, and a transaction would never be completed.
+
+    Raises:
+        GuardError: before anything is computed.
+    """
+    if request.mode == "publish" and spark.conf.get(SPECULATION, "false") == "true":
+        raise GuardError(
+            f"model {request.model}: {SPECULATION} is true, so that two copies of a task may write the same records. "
+            f"Nothing was written. Set {SPECULATION}: false in `spark` of the profile, or where this Spark is configured."
+        )
 
 
 def partitioner_of(request: Request) -> Partitioner:

@@ -61,6 +61,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
         rows: the model's SELECT, not yet executed.
     """
     topics.check_name(request.topic)
+    deliver.check_spark(spark, request)
     rows = _with_removed_columns(spark, rows, request)
     layout = encode.layout_of(rows, request)
     before = views.prepare(spark, request.model, request.relation)

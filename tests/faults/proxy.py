@@ -1,0 +1,176 @@
+"""A TCP proxy between clients and one broker, which loses, delays and repeats chosen requests, and counts all of them.
+
+The broker advertises the proxy's address, so that every client talks to it through the proxy, also Spark's workers.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self
+
+from dbt.adapters.upsert_kafka.embedded.node import LOOPBACK, free_ports
+from tests.services import Cluster
+
+NAMES = {0: "Produce", 22: "InitProducerId", 24: "AddPartitionsToTxn", 25: "AddOffsetsToTxn", 26: "EndTxn"}
+LATE_SECONDS = 3.0
+
+
+class Fault(Enum):
+    """What happens to a request."""
+
+    LOST = "lost"
+    """It does not arrive, and its connection breaks."""
+    ANSWER_LOST = "answer lost"
+    """It arrives, and its connection breaks instead of the answer."""
+    LATE = "late"
+    """Its connection breaks, and it arrives three seconds later."""
+    REPEATED = "repeated"
+    """It arrives twice, and the client gets the first answer."""
+
+
+@dataclass
+class Rule:
+    """The next request of this kind has this fault."""
+
+    name: str
+    fault: Fault
+    is_used: bool = False
+
+
+class Proxy:
+    """Started on entry, before its broker."""
+
+    def __init__(self) -> None:
+        [self.port, self.broker_port] = free_ports(2)
+        self.requests: Counter[int] = Counter()
+        """By API key."""
+        self._rule: Rule | None = None
+        self._lock = threading.Lock()
+        self._server = socket.create_server((LOOPBACK, self.port))
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # accept() returns only after shutdown().
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    @contextmanager
+    def fault(self, name: str, fault: Fault) -> Iterator[Rule]:
+        """Let the next request of a kind have a fault."""
+        self._rule = rule = Rule(name, fault)
+        try:
+            yield rule
+        finally:
+            self._rule = None
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        """Pass on what a client sends. A fault that breaks the connection ends this."""
+        lost_answers: set[int] = set()
+        """Correlation ids of requests whose answers break the connection."""
+        swallowed: list[int] = []
+        """Correlation ids of repeated requests. One of their two answers is not passed on."""
+        with suppress(OSError), client, socket.create_connection((LOOPBACK, self.broker_port)) as broker:
+            answers = threading.Thread(target=self._answer, args=(broker, client, lost_answers, swallowed), daemon=True)
+            answers.start()
+            while (frame := _frame(client)) is not None:
+                key, _, correlation = struct.unpack(">hhi", frame[4:12])
+                match self._fault_of(key):
+                    case Fault.LOST:
+                        break
+                    case Fault.LATE:
+                        threading.Thread(target=self._send_late, args=(frame,), daemon=True).start()
+                        break
+                    case Fault.ANSWER_LOST:
+                        lost_answers.add(correlation)
+                        broker.sendall(frame)
+                    case Fault.REPEATED:
+                        swallowed.append(correlation)
+                        broker.sendall(frame + frame)
+                    case None:
+                        broker.sendall(frame)
+            _shut(client)
+            _shut(broker)
+
+    def _fault_of(self, key: int) -> Fault | None:
+        with self._lock:
+            self.requests[key] += 1
+            rule = self._rule
+            if rule is None or rule.is_used or NAMES.get(key) != rule.name:
+                return None
+            rule.is_used = True
+            return rule.fault
+
+    def _answer(self, broker: socket.socket, client: socket.socket, lost: set[int], swallowed: list[int]) -> None:
+        seen: set[int] = set()
+        with suppress(OSError):
+            while (frame := _frame(broker)) is not None:
+                [correlation] = struct.unpack(">i", frame[4:8])
+                if correlation in lost:
+                    break
+                if correlation in swallowed and correlation in seen:
+                    continue
+                seen.add(correlation)
+                client.sendall(frame)
+        _shut(client)
+        _shut(broker)
+
+    def _send_late(self, frame: bytes) -> None:
+        time.sleep(LATE_SECONDS)
+        with suppress(OSError), socket.create_connection((LOOPBACK, self.broker_port)) as broker:
+            broker.sendall(frame)
+            _frame(broker)
+
+
+def _frame(connection: socket.socket) -> bytes | None:
+    """The next request or answer with its length; None at the end of the connection."""
+    if (length := _read(connection, 4)) is None or (body := _read(connection, struct.unpack(">i", length)[0])) is None:
+        return None
+    return length + body
+
+
+def _read(connection: socket.socket, number: int) -> bytes | None:
+    found = bytearray()
+    while len(found) < number:
+        if not (part := connection.recv(number - len(found))):
+            return None
+        found += part
+    return bytes(found)
+
+
+def _shut(connection: socket.socket) -> None:
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def proxied_cluster(**arguments: Any) -> Iterator[tuple[Proxy, Cluster]]:
+    """A broker behind a proxy. The cluster's own address is the broker's: what it advertises is the proxy's."""
+    with Proxy() as proxy:
+        properties = {**arguments.pop("properties", {}), "advertised.listeners": f"PLAINTEXT://{proxy.address}"}
+        cluster = Cluster(properties=properties, **arguments)
+        proxy.broker_port = cluster.brokers[0].node.port
+        with cluster:
+            yield proxy, cluster
