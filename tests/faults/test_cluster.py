@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Event
 
 import pytest
 from pyspark.sql import SparkSession
 
+from dbt.adapters.upsert_kafka.state.record import Owner
 from tests.faults.conftest import SWIFT
 from tests.faults.scene import Scene, wait_for
 from tests.faults.test_refusals import SOON, both, refused
 from tests.services import Cluster
+from tests.tables import Table
 
 MANY = 1_000_000
+COMPETING_ROWS, COMPETITIONS = 5_000, 4
+COMPETING = f"SELECT CAST(id AS INT) AS id, '{{}}' AS name FROM range({COMPETING_ROWS})"
 pytestmark = pytest.mark.nightly
 
 
@@ -37,6 +45,45 @@ def test_rolling_restart_during_a_write_causes_no_loss_and_no_duplicates(
         delivery.result()
     assert scene.count() == (MANY, MANY)
     scene.wait_until_over()
+
+
+def test_two_competing_runs_during_a_rolling_restart_are_never_torn(
+    spark: SparkSession, three_brokers: Cluster, topic_name: str, schema_name: str
+) -> None:
+    """One run wins and the other says so, or both publish one after the other."""
+    tables = [Table(spark, three_brokers.bootstrap_servers, topic_name, f"{schema_name}_{name}", 6) for name in "ab"]
+    for table in tables:
+        table.owner = Owner("shop", "dev", "analytics", "users")
+        table.options |= {"sink_delivery_guarantee": "exactly-once", "topic_config": {"min.insync.replicas": "2"}}
+    tables[0].publish(COMPETING.format("start"))
+    over = Event()
+    with ThreadPoolExecutor(3) as pool:
+        restarts = pool.submit(_restart_until, over, three_brokers)
+        for number in range(COMPETITIONS):
+            names = [f"{table.schema[-1]} {number}" for table in tables]
+            runs = [pool.submit(table.publish, COMPETING.format(name)) for table, name in zip(tables, names, strict=True)]
+            errors = [run.exception() for run in runs]
+            latest = {r.key: json.loads(r.value)["name"] for r in tables[0].records() if r.value}
+            assert len(latest) == COMPETING_ROWS
+            assert len(set(latest.values())) == 1, "the topic has the rows of one run"
+            assert None in errors, errors
+            [visible] = set(latest.values())
+            assert visible in [name for name, error in zip(names, errors, strict=True) if error is None], errors
+            for error in filter(None, errors):
+                assert "another run" in str(error) or "newer run" in str(error), error
+        over.set()
+        assert restarts.result() >= 1
+
+
+def _restart_until(over: Event, cluster: Cluster) -> int:
+    """Restart one broker after the other. Returns how often."""
+    for number in count():
+        if over.is_set():
+            return number
+        broker = cluster.brokers[number % len(cluster.brokers)]
+        broker.stop()
+        broker.start()
+    raise AssertionError
 
 
 @both

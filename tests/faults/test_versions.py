@@ -30,6 +30,15 @@ VERSIONS: dict[str, dict[str, Any]] = {
 }
 
 
+OTHERS = [name for name in VERSIONS if name != "4.1"]
+# test_transaction.py has the same test on 4.1.
+on_other_versions = pytest.mark.parametrize("cluster", OTHERS, indirect=True)
+# The version makes no difference after the first comparison.
+mostly_nightly = pytest.mark.parametrize(
+    "cluster", ["4.1", *(pytest.param(name, marks=pytest.mark.nightly) for name in OTHERS)], indirect=True
+)
+
+
 @pytest.fixture(scope="module", params=list(VERSIONS))
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     with Cluster(properties=SWIFT, **VERSIONS[request.param]) as cluster:
@@ -54,7 +63,8 @@ def table(spark: SparkSession, cluster: Cluster, topic_name: str, schema_name: s
     return table
 
 
-def test_write_is_repeated_after_a_python_worker_was_killed(scene: Scene) -> None:
+@on_other_versions
+def test_write_is_repeated_after_a_python_worker_was_killed_on_other_versions(scene: Scene) -> None:
     with scene.delivering(scene.rows(MANY)) as delivery:
         os.kill(scene.writers()[0], signal.SIGKILL)
         scene.go_on()
@@ -103,6 +113,7 @@ def test_run_that_committed_between_comparison_and_write_is_not_overwritten(
     assert table.view() == [(i, "old" if i < 10 else "new") for i in range(20)]
 
 
+@mostly_nightly
 def test_run_that_never_finds_the_topic_as_it_compared_names_the_other_run(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.publish([(1, "old")])
     others = [[(1, f"other {i}")] for i in range(3)]

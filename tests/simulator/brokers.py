@@ -142,10 +142,17 @@ class Brokers:
         now: the clock.
         later: calls a function a bit later, each time after another pause: how markers get to the partitions.
         verifies: whether partitions ask the coordinator before the first batch of a transaction, as since Kafka 3.6.
+        first_epoch: of a new transactional id. After the last epoch there is a new producer id.
     """
 
-    def __init__(self, now: Callable[[], float], later: Callable[[Callable[[], None]], None], verifies: bool = True) -> None:
-        self._now, self._later, self._verifies = now, later, verifies
+    def __init__(
+        self,
+        now: Callable[[], float],
+        later: Callable[[Callable[[], None]], None],
+        verifies: bool = True,
+        first_epoch: int = 0,
+    ) -> None:
+        self._now, self._later, self._verifies, self._first_epoch = now, later, verifies, first_epoch
         self._next_producer_id = 1000
         self.ids: dict[str, Transaction] = {}
         self.logs: dict[Partition, Log] = {}
@@ -159,8 +166,8 @@ class Brokers:
         """Error code, producer id, epoch."""
         found = self.ids.get(name)
         if found is None:
-            found = self.ids[name] = Transaction(self._new_producer_id(), 0, timeout)
-            return OK, found.producer_id, 0
+            found = self.ids[name] = Transaction(self._new_producer_id(), self._first_epoch, timeout)
+            return OK, found.producer_id, found.epoch
         is_named = producer_id != NONE_GIVEN
         was_rotated = producer_id == found.last_producer_id and epoch >= LAST_EPOCH
         if is_named and producer_id != found.producer_id and not was_rotated:

@@ -18,8 +18,8 @@ from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, Target, Transa
 from dbt.adapters.upsert_kafka.sinks.protocol import Client, PartitionState, Writer
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 from dbt.adapters.upsert_kafka.sinks.steps import Report, Steps, WriteError
-from tests.simulator.brokers import Brokers, Partition
-from tests.simulator.network import Faults, Network
+from tests.simulator.brokers import LAST_EPOCH, Brokers, Partition
+from tests.simulator.network import REQUEST_SECONDS, Faults, Network
 from tests.simulator.scheduler import KilledError, Process, Scheduler
 
 TOPIC, STATE_TOPIC, NAME = "orders", "state", "dbt.orders"
@@ -45,15 +45,24 @@ class Run:
 
 
 class World:
-    """One schedule: brokers, network, runs, and what disturbs them, all from one seed."""
+    """One schedule: brokers, network, runs, and what disturbs them, all from one seed.
 
-    def __init__(self, seed: int, verifies: bool = True) -> None:
+    Args:
+        verifies: see `Brokers`.
+        tasks_outlive: whether tasks and requests of a failed write may still arrive at the brokers afterwards.
+    """
+
+    def __init__(self, seed: int, verifies: bool = True, tasks_outlive: bool = True) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.scheduler = Scheduler(self.random)
-        self.brokers = Brokers(self.scheduler.now, self._later, verifies)
+        first_epoch = self.random.choice([0, 0, LAST_EPOCH - 3])
+        self.brokers = Brokers(self.scheduler.now, self._later, verifies, first_epoch)
         self.faults = Faults(self.scheduler)
         self.network = Network(self.scheduler, self.brokers, self.faults)
+        self.tasks_outlive = tasks_outlive
+        if not tasks_outlive:
+            self.faults.late_request = 0
         self.lost_task = self.random.choice([0, 0, 0.1, 0.4])
         self.killed_run = self.random.choice([0, 0, 0.3])
         self.patience = self.random.choice([0.5, 20.0])
@@ -174,13 +183,19 @@ class Simulated(Steps):
         world = self._world
         job = Job()
         tag = (self._run.name, self._run.attempts)
+        tasks: list[Process] = []
         for number in range(TASKS):
             mine = {key: value for key, value in self._changes.items() if key % PARTITIONS % TASKS == number}
             task = world.spawn(f"{self._run.name} task {number}", partial(self._task, job, producer, tag, mine))
             if world.random.random() < world.lost_task:
                 world.scheduler.after(world.random.expovariate(5), partial(job.lose, task, world))
+            tasks.append(task)
         world.scheduler.sleep(float("inf"), job.over)
         if job.error is not None:
+            if not world.tasks_outlive:
+                for task in tasks:
+                    task.kill()
+                world.scheduler.sleep(3 * REQUEST_SECONDS)
             raise PySparkException(job.error)
         return job.reports
 

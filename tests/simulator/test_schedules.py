@@ -30,7 +30,9 @@ def show(capsys: pytest.CaptureFixture[str]) -> Print:
     return show
 
 
-def play(seeds: Iterable[int], seconds: float = float("inf"), verifies: bool = True) -> tuple[int, int, Counter[str], list[str]]:
+def play(
+    seeds: Iterable[int], seconds: float = float("inf"), verifies: bool = True, tasks_outlive: bool = True
+) -> tuple[int, int, Counter[str], list[str]]:
     """Number of schedules and requests, outcomes of the runs, and broken promises."""
     until = time.monotonic() + seconds
     schedules = requests = 0
@@ -39,7 +41,7 @@ def play(seeds: Iterable[int], seconds: float = float("inf"), verifies: bool = T
     for seed in seeds:
         if time.monotonic() > until:
             break
-        world = World(seed, verifies)
+        world = World(seed, verifies, tasks_outlive)
         world.play()
         schedules += 1
         requests += world.network.requests
@@ -50,7 +52,8 @@ def play(seeds: Iterable[int], seconds: float = float("inf"), verifies: bool = T
 
 def report(show: Print, seconds: float, first: int) -> list[str]:
     schedules, requests, outcomes, broken = play(count(first), seconds)
-    show(f"{schedules} simulated schedules from seed {first}, {requests} requests, outcomes of runs: {dict(outcomes)}")
+    common = ", ".join(f"{number} {outcome!r}" for outcome, number in outcomes.most_common(5))
+    show(f"{schedules} simulated schedules from seed {first}, {requests} requests; {outcomes.total()} runs: {common}, …")
     return broken
 
 
@@ -61,6 +64,15 @@ def test_every_promise_is_kept(show: Print) -> None:
 @pytest.mark.nightly
 def test_every_promise_is_kept_in_other_schedules(show: Print) -> None:
     assert report(show, NIGHTLY_SECONDS, first=SystemRandom().randrange(1_000_000, 1_000_000_000)) == []
+
+
+def test_every_promise_is_kept_by_brokers_that_do_not_verify_batches_if_no_task_outlives_its_run() -> None:
+    assert play(range(300), verifies=False, tasks_outlive=False)[-1] == []
+
+
+def test_simulator_finds_late_batches_that_become_visible_on_brokers_that_do_not_verify() -> None:
+    """A limit of brokers before Kafka 3.6, which docs/delivery.md names."""
+    assert any(play([seed], verifies=False)[-1] for seed in range(1000))
 
 
 def test_schedule_is_the_same_each_time() -> None:
@@ -114,8 +126,8 @@ def test_simulator_finds_that_the_former_abort_gives_up(monkeypatch: pytest.Monk
 
 
 def _repeated_writes() -> int:
-    """Runs of 200 schedules that were published in a repeated write, with one comparison."""
-    worlds = [World(seed) for seed in range(200)]
+    """Runs of 80 schedules that were published in a repeated write, with one comparison."""
+    worlds = [World(seed) for seed in range(80)]
     for world in worlds:
         world.play()
     return sum(run.outcome == "published" and run.attempts > run.comparisons for world in worlds for run in world.runs)

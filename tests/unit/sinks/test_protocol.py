@@ -178,12 +178,12 @@ class Coordinator(Client):
     def pause(self, seconds: float) -> None:
         pass
 
-    def _ask_coordinator(self, transactional_id: str, request: Any, code: Any, raises: Any = ()) -> Any:
+    def ask_coordinator(self, name: str, request: Any, code: Any, raises: Any = (), key_type: int = 1) -> Any:
         made = request()
-        name = type(made).__name__.removesuffix("Request")
-        epoch = made.v3_and_below_producer_epoch if name == "AddPartitionsToTxn" else made.producer_epoch
-        self.sent.append((name, epoch))
-        answers = self.answers.get(name)
+        kind = type(made).__name__.removesuffix("Request")
+        epoch = made.v3_and_below_producer_epoch if kind == "AddPartitionsToTxn" else made.producer_epoch
+        self.sent.append((kind, epoch))
+        answers = self.answers.get(kind)
         if answers and (error := answers.pop(0)):
             raise error
         return SimpleNamespace(producer_id=1, producer_epoch=epoch + 1)
