@@ -41,7 +41,6 @@ class Run:
     outcome: str = "unfinished"
     """`published`, `unchanged`, `moved`, `killed`, or the message of its error."""
     attempts: int = 0
-    comparisons: int = 0
 
 
 class World:
@@ -125,7 +124,6 @@ def publish(world: World, run: Run) -> None:
     """A run as `publish.pipeline` does it: recover, compare, deliver, and again if the topic has moved."""
     try:
         for _ in range(COMPARISONS):
-            run.comparisons += 1
             try:
                 run.outcome = _publish_once(world, run)
                 return

@@ -18,7 +18,7 @@ from dbt.adapters.upsert_kafka.kafka_client.internals import (
     InitProducerIdRequest,
     ProduceRequest,
 )
-from dbt.adapters.upsert_kafka.sinks.protocol import Client
+from dbt.adapters.upsert_kafka.sinks.protocol import TRANSACTION, Client
 from dbt.adapters.upsert_kafka.sinks.record_batch import Encoder, Producer, stamp
 from tests.faults.test_versions import VERSIONS
 from tests.services import Cluster
@@ -100,7 +100,7 @@ class RealBrokers:
         return not self.admin.describe_transactions([name])[name].state.name.startswith("PREPARE")
 
     def _ask(self, name: str, request: Any) -> Any:
-        return self.client._request(request, self.client._find_coordinator(name))
+        return self.client._request(request, self.client._find_coordinator(TRANSACTION, name))
 
 
 class Pair:

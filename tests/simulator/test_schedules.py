@@ -84,15 +84,6 @@ def no_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Steps, "_check", lambda _: None)
 
 
-def abort_by_init_producer_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without EndTxn: the abort that earlier versions of the sink had."""
-
-    def abort(client: Client, producer: Producer, timeout_ms: int, _: object) -> Producer:
-        return client._init_producer_id(producer.transactional_id, timeout_ms, producer)
-
-    monkeypatch.setattr(Client, "abort", abort)
-
-
 def same_epoch_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a new epoch after an abort: late tasks and late requests reach the next transaction."""
 
@@ -116,18 +107,3 @@ def open_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_simulator_finds_a_known_defect(monkeypatch: pytest.MonkeyPatch, defect: Callable[[pytest.MonkeyPatch], None]) -> None:
     defect(monkeypatch)
     assert any(play([seed])[-1] for seed in range(1000))
-
-
-def test_simulator_finds_that_the_former_abort_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """InitProducerId fences its own run on brokers with transaction.version 0 or 1, so that a lost task ends the run."""
-    repeated = _repeated_writes()
-    abort_by_init_producer_id(monkeypatch)
-    assert 10 * _repeated_writes() < repeated
-
-
-def _repeated_writes() -> int:
-    """Runs of 80 schedules that were published in a repeated write, with one comparison."""
-    worlds = [World(seed) for seed in range(80)]
-    for world in worlds:
-        world.play()
-    return sum(run.outcome == "published" and run.attempts > run.comparisons for world in worlds for run in world.runs)
