@@ -3,6 +3,7 @@
   {%- set found = upsert_kafka_model('preview_changes', model, ['upsert_kafka']) -%}
   {%- set node = found.node -%}
   {%- set relation = api.Relation.create(schema=node.schema, identifier=node.alias, type='view') -%}
-  {%- set publication = adapter.publish(node, found.sql, relation, found.topic, false, true) -%}
+  {%- set command = adapter.command(graph, []) -%}
+  {%- set publication = adapter.publish(node, found.sql, relation, found.topic, false, true, command) -%}
   {% do log(model ~ ': ' ~ publication, info=true) %}
 {% endmacro %}
