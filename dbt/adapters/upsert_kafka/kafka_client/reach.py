@@ -12,13 +12,13 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 
-from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError
+from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, UpsertKafkaError
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -35,13 +35,18 @@ _reached: set[bytes] = set()
 _failed: dict[bytes, tuple[float, str]] = {}
 
 
-def begin(arguments: Mapping[str, Any]) -> None:
-    """Start the check in the background, while Spark starts; a failure is logged at once. `check` waits for its end."""
+def begin(arguments: Callable[[], Mapping[str, Any]]) -> None:
+    """Start the check in the background, while Spark starts; a failure is logged at once. `check` waits for its end.
+
+    Args:
+        arguments: returns kafka-python's client arguments.
+    """
 
     def run() -> None:
         try:
-            check(arguments)
-        except KafkaUnreachableError as error:
+            check(arguments())
+        except UpsertKafkaError as error:
+            # A command that needs no topic succeeds without Kafka.
             logger.info(str(error.msg))
 
     threading.Thread(target=run, daemon=True).start()

@@ -84,7 +84,7 @@ def stop() -> None:
 
 def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
     """Start the embedded broker if it is used, and begin to check that Kafka answers."""
-    reach.begin(KafkaSettings.of(credentials).python_client())
+    reach.begin(KafkaSettings.of(credentials).python_client)
 
 
 def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
