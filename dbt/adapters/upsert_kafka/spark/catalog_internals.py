@@ -153,7 +153,7 @@ def _new_function(definition: Mapping[str, Any]) -> Any:
 
 
 def _read_table(found: Any) -> Definition:
-    storage, bucket, stats = found.storage(), _value(found.bucketSpec()), _value(found.stats())
+    storage, bucket = found.storage(), _value(found.bucketSpec())
     location = _value(storage.locationUri())
     return {
         "type": found.tableType().name(),
@@ -176,14 +176,13 @@ def _read_table(found: Any) -> Definition:
         "create_time": found.createTime(),
         "create_version": found.createVersion(),
         "properties": _dict(found.properties()),
-        "statistics": stats and {"bytes": str(stats.sizeInBytes()), "rows": _text(_value(stats.rowCount()))},
         "view_text": _value(found.viewText()),
         "comment": _value(found.comment()),
     }
 
 
 def _new_table(definition: Mapping[str, Any]) -> Any:
-    location, buckets, statistics = definition["location"], definition["buckets"], definition["statistics"]
+    location, buckets = definition["location"], definition["buckets"]
     storage = _construct(
         "catalog.CatalogStorageFormat",
         [
@@ -197,10 +196,6 @@ def _new_table(definition: Mapping[str, Any]) -> Any:
     )
     bucket = buckets and _class("catalog.BucketSpec")(
         buckets["number"], _scala_seq(buckets["columns"]), _scala_seq(buckets["sort_columns"])
-    )
-    of_rows = statistics and statistics["rows"]
-    found_statistics = statistics and _construct(
-        "catalog.CatalogStatistics", [_big_int(statistics["bytes"]), _option(of_rows and _big_int(of_rows))]
     )
     return _construct(
         "catalog.CatalogTable",
@@ -217,7 +212,8 @@ def _new_table(definition: Mapping[str, Any]) -> Any:
             -1,
             definition["create_version"],
             _scala_map(definition["properties"]),
-            _option(found_statistics),
+            # Statistics: Py4J can not pass the large numbers of Scala that they consist of.
+            _option(None),
             _option(definition["view_text"]),
             _option(definition["comment"]),
         ],
@@ -270,14 +266,6 @@ def _option(value: Any) -> Any:
 
 def _value(option: Any) -> Any:
     return option.get() if option.isDefined() else None
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-def _big_int(text: str) -> Any:
-    return _java("scala.math.BigInt").apply(text)
 
 
 def _dict(scala_map: Any) -> dict[str, str]:
