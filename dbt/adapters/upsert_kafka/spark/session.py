@@ -94,14 +94,14 @@ def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
 
 
 def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
+    global _catalog
     if warning := tested_versions.warning(java.major_version(), pyspark.__version__):
         logger.warning(warning)
     secrets = export_secrets(credentials)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = settings.worker_python(credentials)
     spark_settings = settings.driver_settings(credentials)
-    global _catalog
-    _catalog = ProjectCatalog(credentials.state_dir) if settings.uses_project_catalog(credentials) else None
+    catalog = ProjectCatalog(credentials.state_dir) if settings.uses_project_catalog(credentials) else None
     if not settings.is_local(credentials):
         executor_environment = {f"spark.executorEnv.{variable}": value for variable, value in secrets.items()}
         spark_settings = {**executor_environment, **spark_settings}
@@ -114,20 +114,25 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
             session = SparkSession.builder.config(map=spark_settings).getOrCreate()
         if not is_users:
             internals.delete_empty_folder_at_exit(artifacts)
-        if _catalog is not None:
-            _catalog.attach(session)
+        if catalog is not None:
+            catalog.attach(session)
         else:
             # The first statement opens a metastore. Here its error is reported as one; in a model it would not be.
             session.sql("show databases").collect()
-    except UpsertKafkaError:
-        raise
     except Exception as error:  # Py4J's and Spark's errors have no common base
+        if catalog is not None:
+            catalog.close()
+        if isinstance(error, UpsertKafkaError):
+            raise
         logger.debug(f"Spark did not start: {error!r}")
         raise UpsertKafkaError(_start_failure(error, credentials)) from error
     kafka_properties.use_java_client(internals.java_kafka_client(session))
     if newer := [f"'kafka: {name}' {why}" for name in credentials.kafka if (why := kafka_properties.newer_than_client(name))]:
         session.stop()
+        if catalog is not None:
+            catalog.close()
         raise UpsertKafkaError("; ".join(newer))
+    _catalog = catalog
     return session
 
 
