@@ -6,6 +6,7 @@ To write the page only: `python docs/compatibility_page.py`.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ INTRODUCTION = """\
 Each row is an environment that `make matrix` built with these versions. The core of the functional tests ran in it: dbt commands
 in separate processes (seed, run, test, build, show, docs), both delivery guarantees, JSON and Avro records, a Kafka source, a
 custom partitioner, the state topic, and the private parts of other libraries that the adapter uses (`CORE` in
-`tests/matrix/rows.py`). All other tests run with the versions of `requirements.txt`.
+`tests/matrix/rows.py`). All tests run with the versions of `requirements.txt`, Python 3.11 and Java 17.
 
-A version that is not in this table is reported by one warning when Spark starts. The bounds in `pyproject.toml` are those of
-this table.
+A version that is neither in this table nor in `requirements.txt` is reported by one warning when Spark starts. The bounds in
+`pyproject.toml` are those of the tested versions.
 
 """
 
@@ -52,6 +53,13 @@ dependencies. These are the jars of the rows with Spark 4.2:
         - org.tukaani:xz:1.10
 ```
 
+## Not tested
+
+- **Java 21**: not on the machine that made these results. The rows are in `tests/matrix/rows.py`.
+- **Spark 3.5**: its jars are those of Scala 2.12, and `spark/settings.py` has one Scala version. pyspark 3.5.7 has no
+  `pyspark.logger`, which `spark/internals.py` imports; with a stub for it all modules can be imported. No query was run: the SQL
+  functions that the formats use, and Spark Connect's separate DataFrame class of 3.5, have to be tried next.
+
 ## dbt-core 1.12
 
 dbt-core 1.12 requires the package dbt-core-experimental-parser, which downloads a binary while it is installed. dbt runs without
@@ -65,6 +73,12 @@ pip install 'metricflow>=0.213' python-dotenv
 
 [dbt v2](dbt_v2.md) has a page of its own.
 """
+
+
+def locked() -> dict[str, str]:
+    """The versions of the locked set, with which all tests run."""
+    pins = dict(re.findall(r"^([a-z0-9-]+)==([0-9.]+)", (RESULTS.parents[1] / "requirements.txt").read_text(), re.MULTILINE))
+    return {"dbt-core": pins["dbt-core"], "pyspark": pins["pyspark"], "python": "3.11"}
 
 
 def results() -> list[dict[str, Any]]:
