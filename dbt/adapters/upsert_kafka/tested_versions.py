@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 DBT_CORE = ("1.10", "1.11", "1.12")
-PYSPARK = ("4.0.0", "4.1.1", "4.2.0")
+PYSPARK = ("4.0.0", "4.1.1", "4.2.0", "4.2.1")
 PYTHON = ("3.11", "3.12", "3.13")
 JAVA = ("17",)
 
@@ -40,7 +40,7 @@ def untested_versions(found: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[
     phrases = []
     for name, (installed, tested) in found.items():
         length = len(tested[0].split(".")[:2])
-        series = [".".join(text.split(".")[:length]) for text in tested]
+        series = list(dict.fromkeys(".".join(text.split(".")[:length]) for text in tested))
         if ".".join(installed.split(".")[:length]) not in series:
             phrases.append(f"{name} {installed} was not tested ({', '.join(series)} were)")
     return phrases
