@@ -66,6 +66,8 @@ class UpsertKafkaCredentials(Credentials):
     """Before the name of every topic that a model writes to."""
     topic_suffix: str = ""
     """After it."""
+    checkpoint_location: str | None = None
+    """The folder of the checkpoints of streams; by default in the project's folder."""
     file_format: str | None = None
     """The default `file_format` of tables, incremental models, seeds and snapshots."""
 
@@ -186,7 +188,7 @@ def _problems(data: dict[str, Any]) -> list[str]:
     for name in ("schema", "bootstrap_servers"):
         if not data.get(name):
             problems.append(f"'{name}' is missing")
-    for name in ("schema", "bootstrap_servers", "master", "remote"):
+    for name in ("schema", "bootstrap_servers", "master", "remote", "checkpoint_location"):
         if data.get(name) is not None and not isinstance(data[name], str):
             problems.append(f"'{name}' is {data[name]!r}: must be text")
     servers = data.get("bootstrap_servers")

@@ -47,6 +47,7 @@ from dbt.adapters.upsert_kafka.source import source
 from dbt.adapters.upsert_kafka.source.source import Reading
 from dbt.adapters.upsert_kafka.spark import merge, python_models, seeds, time_zone
 from dbt.adapters.upsert_kafka.sql import quote_literal
+from dbt.adapters.upsert_kafka.streaming.adapter import StreamsAdapter
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -58,7 +59,7 @@ def _handle_sigterm_like_ctrl_c() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-class UpsertKafkaAdapter(RestoringAdapter):
+class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
     """dbt-spark's adapter with topics: its views, tables, seeds and snapshots work in the same project."""
 
     ConnectionManager = UpsertKafkaConnectionManager
@@ -180,6 +181,8 @@ class UpsertKafkaAdapter(RestoringAdapter):
                 state=self._state_settings(),
                 mode="check" if dbt_internals.is_partial_run(self.config) else "preview" if dry_run else "publish",
             )
+            if parsed.streams and request.mode != "check":
+                return self._publish_stream(model, sql, request)
             run = append.append if parsed.appends else pipeline.publish
             groups = self._transactional_groups(model, request, command)
             rows = python_models.rows(spark, model["name"], sql) if model["language"] == "python" else spark.sql(sql)
@@ -375,6 +378,9 @@ class UpsertKafkaAdapter(RestoringAdapter):
         if request.mode != "publish" or not request.transactional_id:
             return ()
         return transactional_groups(model["unique_id"], request.kafka, command)
+
+    def _model_options(self, model: Mapping[str, Any]) -> options.ModelOptions:
+        return model_options(model)
 
     def _sink_options(self, model: Mapping[str, Any]) -> options.ModelOptions:
         return model_topics.with_full_subjects(model_options(model), self.topic_name)

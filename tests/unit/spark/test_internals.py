@@ -82,3 +82,10 @@ def test_connect_retries_find_the_policy_and_its_setter() -> None:
     assert "max_retries" in inspect.signature(DefaultPolicy).parameters, f"DefaultPolicy takes no max_retries. {MOVED}"
     assert hasattr(SparkConnectClient, "set_retry_policies"), f"SparkConnectClient has no set_retry_policies. {MOVED}"
     assert hasattr(ConnectSession, "client"), f"Spark Connect's SparkSession has no client. {MOVED}"
+
+
+def test_streaming_plans_find_the_session_and_the_plan_of_the_jvm() -> None:
+    source = inspect.getsource(SparkSession.__init__)
+    assert "self._jsparkSession = " in source, f"SparkSession keeps no _jsparkSession. {MOVED}"
+    assert "self._jvm = " in source, f"SparkSession keeps no _jvm. {MOVED}"
+    assert "_jdf" in inspect.getsource(DataFrame.__init__), f"DataFrame keeps no _jdf. {MOVED}"

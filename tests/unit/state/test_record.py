@@ -15,6 +15,7 @@ from dbt.adapters.upsert_kafka.state.record import (
     Published,
     Run,
     StateRecord,
+    Stream,
     View,
     decode,
 )
@@ -28,9 +29,14 @@ FULL = replace(
     published=Published("2026-01-01 00:00:10Z", "exactly-once"),
     log=Log({0: 0, 1: 5}, {0: 7, 1: 9}, 3, "[3, 0, 99]", 2**62 + 1),
 )
+STREAM = replace(
+    FULL,
+    log=None,
+    stream=Stream({"SELECT": "a1"}, "query", 7, {"views": {0: 12, 1: 3}}, {"views": "id"}, True, {0: 5}),
+)
 
 
-@pytest.mark.parametrize("record", [CLAIM, FULL])
+@pytest.mark.parametrize("record", [CLAIM, FULL, STREAM])
 def test_record_survives_encoding(record: StateRecord) -> None:
     assert decode("orders", record.encode()) == record
 

@@ -61,10 +61,13 @@ class Records:
         key = self.key_format.prepare_to_read(self.key, registry) if self.reads_key else self.key
         return replace(self, key=key, value=self.value_format.prepare_to_read(self.value, registry))
 
-    def encode(self, rows: DataFrame, options: ModelOptions) -> DataFrame:
+    def encode(self, rows: DataFrame, options: ModelOptions, more: Mapping[str, Column] | None = None) -> DataFrame:
         """Encode rows to the columns `key`, `value`, `null_key` and `is_deleted` (delete_when).
 
         The columns `sequence`, `headers` and `timestamp` are added if the options need them.
+
+        Args:
+            more: further columns over the columns of `rows`.
         """
         names = [quote_identifier(field.column) for field in self.key.fields]
         columns = {
@@ -79,6 +82,7 @@ class Records:
             columns[HEADERS] = _headers(options.headers)
         if options.record_timestamp:
             columns[TIMESTAMP] = _timestamp(options.record_timestamp)
+        columns |= more or {}
         return rows.select(*(column.alias(name) for name, column in columns.items()))
 
     def encode_to_compare(self, rows: DataFrame, options: ModelOptions, seed: int) -> DataFrame:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from typing import Any
 
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.options import dialects
 from dbt.adapters.upsert_kafka.options.check import check
-from dbt.adapters.upsert_kafka.options.table import KAFKA
+from dbt.adapters.upsert_kafka.options.table import KAFKA, STREAMS
 from dbt.adapters.upsert_kafka.options.values import Limit
 
 __all__ = ["Limit", "ModelOptions", "check_columns", "parse"]
@@ -63,6 +64,9 @@ class ModelOptions:
     sequence_by: tuple[str, ...] = ()
     on_null_key: str | None = None
     foreign_keys: str | None = None
+    trigger: str | None = None
+    checkpoint_location: str | None = None
+    watermark: dict[str, timedelta] = field(default_factory=dict)
     exclude_columns: tuple[str, ...] = ()
     partitions: int | None = None
     replication_factor: int | None = None
@@ -78,6 +82,11 @@ class ModelOptions:
     def appends(self) -> bool:
         """Whether every run appends all rows as events, without comparing them with the topic."""
         return self.materialization == KAFKA and self.update_mode == "append"
+
+    @property
+    def streams(self) -> bool:
+        """Whether the model is a stream: its SELECT reads new events through `stream()`."""
+        return self.trigger in STREAMS
 
 
 def parse(materialization: str, model_name: str, config: Mapping[str, Any], other_problems: Sequence[str] = ()) -> ModelOptions:

@@ -68,6 +68,7 @@ class _Check:
         values = self._with_defaults()
         for name in self.given:
             self._check_rules(_BY_NAME[name], values)
+        self._check_stream(values)
         self._check_required(values)
         self._check_topics(values)
         values["properties"] = self.properties
@@ -144,6 +145,13 @@ class _Check:
                 self._add_problem(assignment, f"can't be combined with {other}; remove one of them")
         if option.no_effect:
             self.warnings.append(f"{self.places[option.name]} has no effect: {option.no_effect}")
+
+    def _check_stream(self, values: Mapping[str, Any]) -> None:
+        if values.get("trigger") not in table.STREAMS:
+            return
+        for name, reason in table.NOT_IN_STREAMS.items():
+            if name in self.given and (name, values[name]) != ("sink_partitioner", "default"):
+                self._add_problem(self.assignments[name], f"can't be set with trigger={values['trigger']}: {reason}")
 
     def _is_unmet(self, need: Need, values: Mapping[str, Any]) -> bool:
         return self.materialization in need.on and need.option not in self.failed and not need.met(values)

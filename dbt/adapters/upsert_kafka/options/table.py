@@ -21,6 +21,17 @@ CDC_FORMATS = ("debezium-json", "canal-json")
 ROW_FORMATS = (*PLAIN_FORMATS, "raw")
 FORMATS = ROW_FORMATS + CDC_FORMATS
 
+BATCH, AVAILABLE_NOW = TRIGGERS = ("batch", "available-now")
+STREAMS = (AVAILABLE_NOW,)
+NOT_IN_STREAMS = {
+    "missing_keys": "a stream reads new events only and can't tell which keys are missing; delete keys with delete_when",
+    "max_deletes": "a stream does not count the keys of the topic",
+    "allow_empty": "a stream without new events deletes nothing",
+    "foreign_keys": "a stream does not read the keys of the topic",
+    "sink_partitioner": "a stream does not know the partition of a key; only Kafka's default partitioner always chooses the same",
+}
+"""Options that can't be set together with a trigger of STREAMS, each with the reason."""
+
 NO_SECRET = "can't be set in a model, because dbt writes a model's config to target/; set it in"
 
 
@@ -402,6 +413,30 @@ OPTIONS: tuple[Option, ...] = (
         on=SINKS,
         default="keep",
         needs=_CHANGES,
+    ),
+    Option(
+        "trigger",
+        t.choice(*TRIGGERS),
+        "When the model is computed. `batch`: each run computes the whole SELECT. `available-now`: a run reads the events that "
+        "are new since the last run, through `stream()`, and ends.",
+        on=(UPSERT_KAFKA,),
+        default_text="batch",
+        value_needs={trigger: (Need("update_mode", ("upsert",)),) for trigger in STREAMS},
+    ),
+    Option(
+        "checkpoint_location",
+        t.TEXT,
+        "The folder of Spark's checkpoints of a stream. On a cluster it must be shared storage.",
+        on=(UPSERT_KAFKA,),
+        default_text="the profile's, otherwise `.upsert_kafka/checkpoints` in the project",
+        needs=(Need("trigger", STREAMS),),
+    ),
+    Option(
+        "watermark",
+        t.DURATION_MAP,
+        "For streams: a timestamp column, and how late its events may come. Spark drops the state of windows that are older.",
+        on=(KAFKA_SOURCE,),
+        default_text="{}",
     ),
     Option(
         "exclude_columns",

@@ -156,6 +156,13 @@ def _duration(value: Any) -> timedelta:
         raise ValueError("must be a duration of less than a billion days") from None
 
 
+def _duration_map(value: Any) -> dict[str, timedelta]:
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise ValueError("must be a map of one column to a duration, such as {viewtime: '2 seconds'}")
+    [(column, duration)] = value.items()
+    return {_text(column): _duration(duration)}
+
+
 def _names(value: Any, what: str) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) and n.strip() for n in names):
@@ -335,6 +342,7 @@ SQL = ValueType("SQL expression", _sql)
 BOOLEAN = ValueType("true, false", _boolean)
 LIMIT = ValueType("count or percentage", _limit)
 DURATION = ValueType("duration such as `10s`, `5 min`", _duration)
+DURATION_MAP = ValueType("map of a column to a duration, such as `{viewtime: 2 seconds}`", _duration_map)
 COLUMNS = ValueType("column or list of columns", _columns)
 MODELS = ValueType("model or list of models", lambda value: _names(value, "model"))
 TOPIC = ValueType("topic name", _topics)

@@ -21,7 +21,7 @@ from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, TransactionPlan
 from dbt.adapters.upsert_kafka.sql import quote_identifier, type_text
 from dbt.adapters.upsert_kafka.state import ownership
-from dbt.adapters.upsert_kafka.state.record import Layout, Log, Published, StateRecord, View, now_text
+from dbt.adapters.upsert_kafka.state.record import Layout, Log, Published, StateRecord, Stream, View, now_text
 from dbt.adapters.upsert_kafka.state.store import Access, StateSettings, StateStore, store_of
 from dbt.adapters.upsert_kafka.state.trust import NOTHING, Trusted, trust
 
@@ -156,6 +156,11 @@ class Memory:
         if self.remembers and not is_written:
             self._put(self._closing(result, log))
         return log
+
+    def of_stream(self, topic: Topic, layout: Records, stream: Stream) -> StateRecord:
+        """The record of a stream, which has no log: the next batch run compares with the topic."""
+        record = replace(self._closing(Result(topic, layout), None), stream=stream)
+        return record if stream.batch >= 0 else replace(record, published=self.trusted.published)
 
     def _put(self, record: StateRecord) -> None:
         """Write a record, unless it says what the last one says, or another run has written one meanwhile."""

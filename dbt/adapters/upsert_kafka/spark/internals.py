@@ -114,3 +114,113 @@ def set_connect_retries(spark: Any, max_retries: int | None = None) -> None:
 
     policy = DefaultPolicy() if max_retries is None else DefaultPolicy(max_retries=max_retries)
     spark.client.set_retry_policies([policy])
+
+
+def check_streaming_plan(frame: DataFrame, output_mode: str) -> None:
+    """Let Spark check whether the plan can be a stream.
+
+    Args:
+        output_mode: `Update` or `Append`.
+
+    Why: a stream must be refused before a topic is created or a checkpoint is written.
+    Missing: Spark's own check is a part of `DataStreamWriter.start`, which also starts the query.
+
+    Raises:
+        AnalysisException: the reason.
+    """
+    session: Any = frame.sparkSession
+    jvm = session._jvm
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode)()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
+
+
+class PlanNode:
+    """A node of an optimized logical plan. Expressions are text, such as `region#16` and `window#44.start`."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self.name: str = node.nodeName()
+        self.is_streaming: bool = node.isStreaming()
+
+    @property
+    def children(self) -> list[PlanNode]:
+        return [PlanNode(child) for child in _items(self._node.children())]
+
+    @property
+    def join_type(self) -> str:
+        """Of a Join: `Inner`, `LeftOuter`, …"""
+        return self._node.joinType().toString()
+
+    @property
+    def grouping(self) -> list[str]:
+        """The grouping expressions of an Aggregate."""
+        return [expression.toString() for expression in _items(self._node.groupingExpressions())]
+
+    @property
+    def output(self) -> dict[str, str]:
+        """The columns by name."""
+        return {attribute.name(): attribute.toString() for attribute in _items(self._node.output())}
+
+    @property
+    def definitions(self) -> dict[str, str]:
+        """The columns of a Project or Aggregate, each with its expression over the child's columns."""
+        expressions = self._node.projectList() if self.name == "Project" else self._node.aggregateExpressions()
+        return {
+            e.toAttribute().toString(): e.child().toString() if e.nodeName() == "Alias" else e.toString()
+            for e in _items(expressions)
+        }
+
+
+def optimized_plan(frame: DataFrame) -> PlanNode:
+    """Return the optimized logical plan of a streaming DataFrame, in which filters are where they take effect.
+
+    Why: a filter that removes groups of an aggregate is wrong in a stream, and one on the grouping columns is not.
+    Missing: `DataFrame.explain` prints text, and refuses streams in some modes.
+    """
+    optimizer: Any = frame.sparkSession._jsparkSession.sessionState().optimizer()
+    return PlanNode(optimizer.execute(frame._jdf.queryExecution().analyzed()))
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]
+
+
+class HadoopFiles:
+    """Files on any file system that Spark knows.
+
+    Why: checkpoints of streams are on the driver's disk or on shared storage, and Spark alone has the settings of both.
+    Missing: pyspark reads rows from files, and has no functions for files themselves.
+    """
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        session: Any = spark
+        self._jvm = session._jvm
+        self._folder = self._jvm.org.apache.hadoop.fs.Path(folder)
+        self._files = self._folder.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+
+    @property
+    def is_local(self) -> bool:
+        return self._files.getScheme() == "file"
+
+    def has(self, name: str) -> bool:
+        return self._files.exists(self._path(name))
+
+    def names(self, subfolder: str) -> list[str]:
+        """The names in a subfolder; empty if it does not exist."""
+        path = self._path(subfolder)
+        return [found.getPath().getName() for found in self._files.listStatus(path)] if self._files.exists(path) else []
+
+    def read(self, name: str) -> str:
+        stream = self._files.open(self._path(name))
+        try:
+            return self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+
+    def delete(self) -> None:
+        """Delete the folder with all files in it."""
+        self._files.delete(self._folder, True)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._folder, name)

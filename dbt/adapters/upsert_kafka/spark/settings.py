@@ -82,6 +82,11 @@ logger.kafka.level = off
 """
 
 
+def default_shuffle_partitions() -> str:
+    """The number of tasks of a shuffle, if the profile does not set it."""
+    return str(max(16, 2 * (os.cpu_count() or 1)))
+
+
 def driver_settings(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
     """All settings of a driver in this process, those of the profile included."""
     settings = _defaults(credentials)
@@ -148,7 +153,7 @@ def local_settings() -> dict[str, str]:
         # Java's own default. Spark's default of 1 GB is for drivers whose executors run elsewhere.
         "spark.driver.memory": f"{max(1024, memory // 4 // 2**20)}m",
         # Each task of a shuffle writes this many files. Spark's default of 200 is for clusters.
-        "spark.sql.shuffle.partitions": str(max(16, 2 * (os.cpu_count() or 1))),
+        "spark.sql.shuffle.partitions": default_shuffle_partitions(),
         # A few models generate more classes than the 100 that Spark caches, and evicted classes are compiled again.
         "spark.sql.codegen.cache.maxEntries": "1000",
     }

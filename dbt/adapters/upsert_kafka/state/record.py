@@ -98,6 +98,29 @@ class Log:
         return self.digest is not None and self.seed is not None
 
 
+SourceOffsets = Mapping[str, Mapping[int, int]]
+"""The next offset to read, by topic and partition."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """How far a stream has published. Under exactly-once it is written in the transaction of the batch."""
+
+    definition: Mapping[str, str]
+    """Hashes of what the published rows depend on (SELECT, options, sources, …), to refuse a checkpoint of something else."""
+    query: str
+    """The name of the checkpoint. A stream that starts over gets another."""
+    batch: int
+    """The last batch that was published; -1 before the first."""
+    offsets: SourceOffsets
+    """Where the next batch begins."""
+    topics: Mapping[str, str]
+    """The ids of the source topics."""
+    is_stateless: bool
+    refresh: Mapping[int, int] | None = None
+    """Where the topic ended when --full-refresh began. Keys whose last record is older are deleted when all events are read."""
+
+
 @dataclass(frozen=True)
 class StateRecord:
     """All that is remembered about one topic."""
@@ -118,6 +141,8 @@ class StateRecord:
     published: Published | None = None
     """None after a claim: the first run has not completed."""
     log: Log | None = None
+    stream: Stream | None = None
+    """Only of models with a trigger."""
 
     def encode(self) -> bytes:
         """The message's value."""
@@ -179,6 +204,20 @@ def _record(found: dict[str, Any]) -> StateRecord:
         view=view and _view(view),
         published=found.get("published") and _texts(Published, found["published"]),
         log=log and _log(log),
+        stream=found.get("stream") and _stream(found["stream"]),
+    )
+
+
+def _stream(found: Mapping[str, Any]) -> Stream:
+    refresh = found.get("refresh")
+    return Stream(
+        definition={_text(name): _text(value) for name, value in found["definition"].items()},
+        query=_text(found["query"]),
+        batch=int(found["batch"]),
+        offsets={_text(topic): _offsets(partitions) for topic, partitions in found["offsets"].items()},
+        topics={_text(topic): _text(id) for topic, id in found["topics"].items()},
+        is_stateless=found["is_stateless"] is True,
+        refresh=None if refresh is None else _offsets(refresh),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
-from dbt.adapters.upsert_kafka.state.record import Layout, Log, Owner, Published, Run, StateRecord
+from dbt.adapters.upsert_kafka.state.record import Layout, Log, Owner, Published, Run, StateRecord, Stream
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Trusted:
     layout: Layout | None = None
     published: Published | None = None
     log: Log | None = None
+    stream: Stream | None = None
 
 
 NOTHING = Trusted()
@@ -50,4 +51,5 @@ def trust(record: StateRecord | None, cluster_id: str, topic: Topic | None, appe
         layout=record.layout,
         published=record.published if appends or not topic.is_empty else None,
         log=record.log if offsets_match else None,
+        stream=record.stream,
     )

@@ -9,6 +9,7 @@
     {% do run_query(config.get('sql_header')) %}
   {%- endif -%}
 
+  {% do adapter.open_streams(model) %}
   {%- set select = compiled_code -%}
   {%- if config.get('contract').enforced and model.language == 'sql' -%}
     {% do get_assert_columns_equivalent(compiled_code) %}

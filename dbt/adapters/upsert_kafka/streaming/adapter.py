@@ -1,0 +1,75 @@
+"""The adapter's methods for streams: what `stream()` and `count_distinct()` are in the SQL of a model, and its run."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from multiprocessing.context import SpawnContext
+from typing import Any
+
+from dbt.adapters.base.meta import available
+
+from dbt.adapters.upsert_kafka import dbt_internals
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.options import ModelOptions
+from dbt.adapters.upsert_kafka.options.table import SINKS
+from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.streaming import streams_of
+from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed
+from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
+from dbt.adapters.upsert_kafka.streaming.streams_of import STREAMING_COMMANDS, StreamsOfModels
+
+
+class StreamsAdapter(dbt_internals.SparkAdapterHooks):
+    """The part of the adapter that streams use."""
+
+    def __init__(self, config: Any, mp_context: SpawnContext) -> None:
+        super().__init__(config, mp_context)
+        self._streams = StreamsOfModels()
+
+    @abstractmethod
+    def _handle(self) -> Any:
+        """The Spark session of this thread's connection."""
+
+    @abstractmethod
+    def _kafka(self, parsed: ModelOptions) -> KafkaSettings:
+        """The cluster of a model."""
+
+    @abstractmethod
+    def _model_options(self, model: Mapping[str, Any]) -> ModelOptions:
+        """The options of a node."""
+
+    @abstractmethod
+    def _source_options(self, model: Mapping[str, Any], graph: dict[str, Any], generate_topic_name: Any) -> ModelOptions:
+        """The options of a kafka_source, with the full names of topics that the project publishes."""
+
+    @available.parse(lambda model, relation, *args: relation)
+    def stream(self, model: dict[str, Any], relation: Any, command: str, graph: dict[str, Any], generate_topic_name: Any) -> Any:
+        """Return what `stream()` is in the SQL of a model: the name of a streaming view, or the relation itself in batch runs."""
+        if not self._publishes(model, command):
+            return relation
+        streams_of.check_model(model)
+        if not self._model_options(model).streams:
+            return relation
+        node = streams_of.source_node(model["name"], relation, graph["nodes"])
+        parsed = self._source_options(node, graph, generate_topic_name)
+        return self._streams.add(model, StreamSource(node["name"], relation, parsed, self._kafka(parsed)))
+
+    @available.parse(lambda *args, **kwargs: False)
+    def is_stream(self, model: dict[str, Any], command: str) -> bool:
+        """Return whether this command computes the model as a stream."""
+        is_sink = model["config"]["materialized"] in SINKS
+        return is_sink and self._publishes(model, command) and self._model_options(model).streams
+
+    @available.parse(lambda *args, **kwargs: None)
+    def open_streams(self, model: dict[str, Any]) -> None:
+        """Create the streaming views, for the check of a contract; see `streaming.sources`."""
+        self._streams.open(model, self._handle())
+
+    def _publish_stream(self, model: dict[str, Any], sql: str, request: Request) -> Streamed:
+        location = request.options.checkpoint_location or self.config.credentials.checkpoint_location
+        return self._streams.publish(model, sql, self._handle(), request, location)
+
+    def _publishes(self, model: dict[str, Any], command: str) -> bool:
+        is_partial = dbt_internals.is_partial_run(self.config)
+        return model["resource_type"] == "model" and command in STREAMING_COMMANDS and not is_partial

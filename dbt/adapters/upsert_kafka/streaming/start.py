@@ -1,0 +1,181 @@
+"""Where a stream begins: with its checkpoint, at the offsets of its state record, or from the start. Or why it must not begin.
+
+Spark itself would silently start over if the checkpoint is lost, and continue if the SELECT or the topic is another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from kafka import KafkaAdminClient
+
+from dbt.adapters.upsert_kafka.errors import GuardError
+from dbt.adapters.upsert_kafka.formats.records import Records
+from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.options import ModelOptions
+from dbt.adapters.upsert_kafka.publish.memory import Memory
+from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.state import ownership
+from dbt.adapters.upsert_kafka.state.record import SourceOffsets, Stream
+from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
+from dbt.adapters.upsert_kafka.streaming.sources import StreamSource, first_offsets
+
+START_OVER = "To start over, run it once with --full-refresh: all events are read again, and keys that vanished are deleted."
+# Options that change the rows or their bytes. Formats and columns are in the layout.
+OPTIONS = ("unique_key", "delete_when", "sequence_by", "on_null_key", "headers", "record_timestamp", "sink_ignore_retraction")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What decides where a stream begins."""
+
+    request: Request
+    memory: Memory
+    topic: Topic | None
+    sources: Sequence[StreamSource]
+    definition: Mapping[str, str]
+    is_stateless: bool
+    checkpoint: Callable[[str], Checkpoint]
+    """The checkpoint of a query."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a stream begins."""
+
+    stream: Stream
+    is_new: bool
+    """Whether the state record has to be written first: the query has no checkpoint yet."""
+    former: Checkpoint | None = None
+    """A checkpoint that is not needed any more."""
+
+
+def definition(sql: str, texts: Mapping[str, str], layout: Records, options: ModelOptions) -> dict[str, str]:
+    """Hashes of everything that the published rows depend on, by the name that messages use.
+
+    Args:
+        texts: the SQL, topics and watermark of each source, by its name.
+    """
+    return {
+        "SELECT": _hash(" ".join(sql.split())),
+        "columns or formats": _hash(layout.key_layout() + layout.value_layout()),
+        "options": _hash(json.dumps({name: getattr(options, name) for name in OPTIONS}, sort_keys=True)),
+        "sources": _hash(json.dumps(dict(texts), sort_keys=True)),
+    }
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def decide(situation: Situation) -> Start:
+    """Decide where the stream begins.
+
+    Raises:
+        GuardError: it must not begin. The message has the remedy. Nothing was changed.
+    """
+    request, topic, stream = situation.request, situation.topic, situation.memory.trusted.stream
+    if topic is not None and not topic.is_empty and situation.memory.trusted.owner is None:
+        raise _refused(
+            situation,
+            f"topic '{topic.name}' has records and no owner in the state topic. If it belongs to this model: "
+            f"{ownership.adopt(request.owner)}, then run with --full-refresh",
+        )
+    if request.full_refresh:
+        return _from_the_start(situation, stream)
+    if stream is None:
+        if topic is not None and not topic.is_empty:
+            raise _refused(situation, f"topic '{topic.name}' was not published by a stream. {START_OVER}")
+        return _from_the_start(situation, None)
+    assert topic is not None
+    changed = sorted(name for name, value in situation.definition.items() if stream.definition.get(name) != value)
+    if changed:
+        raise _refused(situation, f"the {', '.join(changed)} changed since the stream began. {START_OVER}")
+    if topic.is_empty and any(topic.end.values()):
+        raise _refused(situation, f"the records of topic '{topic.name}' were deleted. {START_OVER}")
+    for source in situation.sources:
+        with source.kafka.admin() as admin:
+            _check_source(situation, admin, source, stream)
+    return _resume(situation, stream)
+
+
+def _resume(situation: Situation, stream: Stream) -> Start:
+    checkpoint = situation.checkpoint(stream.query)
+    if not checkpoint.exists:
+        if stream.batch < 0:
+            # The stream was killed before its first batch.
+            return Start(stream, is_new=True)
+        if not situation.is_stateless:
+            raise _refused(
+                situation,
+                f"its checkpoint '{checkpoint.path}' is gone, and with it the state of its aggregates and joins. Restore the "
+                f"folder. {START_OVER}",
+            )
+        # A batch of a stateless stream depends on its own events only, and the record has the offsets where the next one begins.
+        return Start(replace(stream, query=_new_query(), batch=-1), is_new=True)
+    last = checkpoint.last_batch()
+    if last not in (stream.batch, stream.batch + 1) or (last == stream.batch >= 0 and checkpoint.offsets(last) != stream.offsets):
+        raise _refused(
+            situation,
+            f"its checkpoint '{checkpoint.path}' is at batch {last}, and the last batch in the topic is {stream.batch}: the "
+            f"folder is an old copy, or another process uses it. {START_OVER}",
+        )
+    return Start(stream, is_new=False)
+
+
+def _from_the_start(situation: Situation, former: Stream | None) -> Start:
+    topic = situation.topic
+    latest = [source.model for source in situation.sources if source.options.scan_startup_mode == "latest-offset"]
+    if latest and topic is not None and not topic.is_empty:
+        raise _refused(
+            situation,
+            f"the kafka_source {latest[0]} starts at the latest offset, so that --full-refresh would read nothing and delete "
+            "every key. Set another scan_startup_mode.",
+        )
+    offsets: dict[str, Mapping[int, int]] = {}
+    ids: dict[str, str] = {}
+    for source in situation.sources:
+        with source.kafka.admin() as admin:
+            found = first_offsets(admin, source)
+            ids |= _topic_ids(admin, found)
+            offsets |= found
+    refresh = dict(topic.end) if topic is not None and not topic.is_empty else None
+    stream = Stream(situation.definition, _new_query(), -1, offsets, ids, situation.is_stateless, refresh)
+    return Start(stream, is_new=True, former=situation.checkpoint(former.query) if former else None)
+
+
+def _new_query() -> str:
+    return str(uuid4())
+
+
+def _check_source(situation: Situation, admin: KafkaAdminClient, source: StreamSource, stream: Stream) -> None:
+    """Refuse to continue if a source topic is another one, or lacks the events that are read next."""
+    own = [name for name in stream.offsets if not source.options.topics or name in source.options.topics]
+    for name in own:
+        topic = topics.describe(admin, name)
+        if topic is None:
+            raise _refused(situation, f"the source topic '{name}' does not exist any more. {START_OVER}")
+        if topic.id and stream.topics.get(name) not in (None, topic.id):
+            raise _refused(situation, f"the source topic '{name}' was deleted and created again. {START_OVER}")
+        for partition, offset in stream.offsets[name].items():
+            first, end = topic.first.get(partition), topic.end.get(partition)
+            if first is None or end is None or not first <= offset <= end:
+                raise _refused(
+                    situation,
+                    f"the stream continues at offset {offset} of partition {partition} of the source topic '{name}', whose "
+                    f"offsets are [{first}, {end}): retention has deleted events that were not read. {START_OVER}",
+                )
+
+
+def _topic_ids(admin: KafkaAdminClient, names: SourceOffsets) -> dict[str, str]:
+    found = {name: topics.describe(admin, name) for name in names}
+    return {name: topic.id for name, topic in found.items() if topic is not None}
+
+
+def _refused(situation: Situation, reason: str) -> GuardError:
+    return GuardError(f"model {situation.request.model}: {reason} Nothing was written.")

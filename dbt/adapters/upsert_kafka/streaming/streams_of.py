@@ -1,0 +1,95 @@
+"""Which streams the models of a dbt command read: `stream()` registers them, `publish` runs the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, UPSERT_KAFKA
+from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.sql import quote_identifier
+from dbt.adapters.upsert_kafka.streaming import pipeline, sources
+from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed, StreamModel
+from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
+
+STREAMING_COMMANDS = ("run", "build", "retry")
+"""The commands that publish. In others `stream()` is the relation itself."""
+
+
+def check_model(model: Mapping[str, Any]) -> None:
+    """Refuse `stream()` in a model that can't be a stream.
+
+    Raises:
+        OptionsError: the model has no trigger, or is not published to a topic.
+    """
+    config = model["config"]
+    if config["materialized"] != UPSERT_KAFKA:
+        raise OptionsError(
+            f"model {model['name']}: stream() works in models with materialized='{UPSERT_KAFKA}', and this is a "
+            f"{config['materialized']}. Use ref()"
+        )
+    if not config.get("trigger"):
+        raise OptionsError(
+            f"model {model['name']}: reads a stream() and has no trigger. Set trigger='available-now', or "
+            "trigger='batch' to compute the whole SELECT in each run"
+        )
+
+
+def source_node(model: str, relation: Any, nodes: Mapping[str, Any]) -> dict[str, Any]:
+    """The kafka_source of a relation.
+
+    Raises:
+        OptionsError: it is something else.
+    """
+    for node in nodes.values():
+        if (node["schema"], node.get("alias")) == (relation.schema, relation.identifier):
+            if node["config"].get("materialized") == KAFKA_SOURCE:
+                return dict(node)
+            kind = node["config"].get("materialized")
+            raise OptionsError(f"model {model}: stream() reads a kafka_source, and {node['name']} is a {kind}. Use ref()")
+    raise OptionsError(f"model {model}: stream() reads a kafka_source, and {relation} is no model of this project. Use source()")
+
+
+class StreamsOfModels:
+    """The streams of one dbt command, by model."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, dict[str, StreamSource]] = {}
+
+    def add(self, model: Mapping[str, Any], source: StreamSource) -> str:
+        """Register a stream of a model.
+
+        Returns:
+            The quoted name of its view.
+        """
+        self._sources.setdefault(model["unique_id"], {})[source.view] = source
+        return quote_identifier(source.view)
+
+    def open(self, model: Mapping[str, Any], handle: Any) -> None:
+        """Create the views of a model's streams, so that its SELECT can be analysed."""
+        for source in self._of(model):
+            sources.create_view(handle.spark, source)
+
+    def publish(self, model: Mapping[str, Any], sql: str, handle: Any, request: Request, location: str | None) -> Streamed:
+        """Publish what is new; see `pipeline.publish`.
+
+        Args:
+            location: of the checkpoints; None for the project's folder.
+        """
+        credentials = handle.credentials
+        if credentials.remote:
+            raise OptionsError(
+                f"model {request.model}: a stream needs a Spark of its own, because its batches are published by this process. "
+                "Set `master` instead of `remote` in the profile, or trigger='batch'. Nothing was started."
+            )
+        if model["language"] != "sql":
+            raise OptionsError(
+                f"model {request.model}: a Python model can't be a stream. Remove the trigger. Nothing was started."
+            )
+        folder = location or (credentials.state_dir / "checkpoints").as_uri()
+        found = StreamModel(handle.spark, sql, self._of(model), request, folder, lambda: handle.is_cancelled)
+        return pipeline.publish(found)
+
+    def _of(self, model: Mapping[str, Any]) -> tuple[StreamSource, ...]:
+        return tuple(self._sources.get(model["unique_id"], {}).values())

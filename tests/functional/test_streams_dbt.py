@@ -1,0 +1,75 @@
+"""Streams with dbt: the documents' example as a stream, and `stream()` in other commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.dbt_project import Project
+from tests.functional.topic_writer import Message, write
+from tests.services import end_offsets
+
+SOURCE = """
+{{ config(materialized='kafka_source', topic=var('views')) }}
+select * from {{ kafka_topic() }}"""
+PER_REGION = """
+{{ config(materialized='upsert_kafka', unique_key='user_region', format='avro', topic=var('views') ~ '_per_region',
+          trigger='available-now', sink_delivery_guarantee='exactly-once') }}
+select user_region, count(*) as pv, {{ count_distinct('user_id') }} as uv
+from {{ stream(ref('pageviews')) }} group by user_region"""
+SCHEMA = """
+models:
+  - name: pageviews
+    columns:
+      - {name: user_id, data_type: bigint}
+      - {name: user_region, data_type: string}
+  - name: per_region
+    columns:
+      - {name: user_region, data_tests: [unique, not_null]}
+unit_tests:
+  - name: counts_users_once
+    model: per_region
+    given:
+      - input: ref('pageviews')
+        rows: [{user_id: 1, user_region: a}, {user_id: 1, user_region: a}, {user_id: 2, user_region: a}]
+    expect:
+      rows: [{user_region: a, pv: 3, uv: 2}]
+"""
+FILES = {"models/pageviews.sql": SOURCE, "models/per_region.sql": PER_REGION, "models/schema.yml": SCHEMA}
+QUERY = "select user_region, pv, uv from {{ ref('per_region') }} order by 1"
+
+
+def _views(broker: str, topic: str, events: list[tuple[int, str]]) -> None:
+    write(broker, topic, [Message({"user_id": user, "user_region": region}) for user, region in events])
+
+
+def _shown(project: Project, *arguments: str) -> list[dict[str, Any]]:
+    output = project.succeed("--quiet", "show", "--inline", QUERY, "--output", "json", *arguments).output
+    return json.loads(output[output.index("{") :])["show"]
+
+
+def test_documents_example_as_a_stream(dbt_project: Callable[..., Project], broker: str, topic_name: str) -> None:
+    project = dbt_project(FILES)
+    views = ("--vars", json.dumps({"views": topic_name}))
+    _views(broker, topic_name, [(user % 40, f"region {user % 4}") for user in range(200)])
+    with project.one_process():
+        first = project.succeed("run", *views)
+        assert first.response("per_region")["events"] == 200
+        project.succeed("test", *views)
+        assert _shown(project, *views) == [{"user_region": f"region {n}", "pv": 50, "uv": 10} for n in range(4)]
+        # The commands that do not publish read the relation itself.
+        assert "stream_of__" not in project.succeed("compile", "--select", "per_region", *views).output
+        end = end_offsets(broker, f"{topic_name}_per_region")
+        project.succeed("run", "--empty", *views)
+        assert end_offsets(broker, f"{topic_name}_per_region") == end
+
+        _views(broker, topic_name, [(0, "region 0"), (1000, "region 0")])
+        second = project.succeed("run", *views)
+        assert (second.response("per_region")["events"], second.response("per_region")["written"]) == (2, 1)
+        assert _shown(project, *views)[0] == {"user_region": "region 0", "pv": 52, "uv": 11}
+
+        project.write({"models/per_region.sql": PER_REGION.replace("stream(ref('pageviews'))", "ref('pageviews')")})
+        assert "reads no stream" in project.run("run", "--select", "per_region", *views).message("per_region")
+        project.write({"models/per_region.sql": PER_REGION.replace("trigger='available-now',", "")})
+        assert "has no trigger" in project.run("run", "--select", "per_region", *views).message("per_region")
