@@ -24,6 +24,7 @@ from kafka.errors import (
 from dbt.adapters.upsert_kafka.credentials import TOPIC_NAME
 from dbt.adapters.upsert_kafka.errors import MissingRightError, UpsertKafkaError, count_of, kafka_error_text
 from dbt.adapters.upsert_kafka.kafka_client import brokers
+from dbt.adapters.upsert_kafka.kafka_client.internals import describe_cluster
 
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -202,10 +203,10 @@ def create_unless_exists(admin: KafkaAdminClient, name: str, settings: TopicSett
     except (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
         raise MissingRightError("CREATE", "topic", name) from None
     except InvalidReplicationFactorError as error:
-        brokers = len(admin.describe_cluster()["brokers"])
+        number = len(describe_cluster(admin)["brokers"])
         raise UpsertKafkaError(
             f"topic '{name}' could not be created: replication_factor is {settings.replication_factor or 'the broker default'}, "
-            f"and the cluster has {count_of(brokers, 'broker')}. Set replication_factor to at most {brokers}."
+            f"and the cluster has {count_of(number, 'broker')}. Set replication_factor to at most {number}."
         ) from error
     except KafkaError as error:
         raise UpsertKafkaError(
