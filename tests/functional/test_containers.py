@@ -119,7 +119,7 @@ def test_commands_of_new_containers_continue_where_the_last_one_ended(containers
     refused = containers.run("run", "--select", "orders", "codes", "--vars", changed)
     assert refused.exit_code == 1
     assert "differ from those published (added: added) and on_schema_change='fail'" in refused.message("orders")
-    assert "unique_key, key_format or an option of the key's format changed" in refused.message("codes")
+    assert "the key changed from code (string) to other (string)" in refused.message("codes")
     assert containers.offsets() == before, "refused runs write nothing"
 
     shown = containers.succeed("show", "--inline", "select * from {{ ref('orders') }} where order_id = 4", "--output", "json")
