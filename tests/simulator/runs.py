@@ -15,9 +15,10 @@ from pyspark.errors import PySparkException
 from dbt.adapters.upsert_kafka.errors import DeliveryError, TopicMovedError
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, Target, TransactionPlan
-from dbt.adapters.upsert_kafka.sinks.protocol import Client, PartitionState, Writer
+from dbt.adapters.upsert_kafka.sinks.protocol import Client
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 from dbt.adapters.upsert_kafka.sinks.steps import Report, Steps, WriteError
+from dbt.adapters.upsert_kafka.sinks.writer import PartitionState, Writer
 from tests.simulator.brokers import LAST_EPOCH, Brokers, Partition
 from tests.simulator.network import REQUEST_SECONDS, Faults, Network
 from tests.simulator.scheduler import KilledError, Process, Scheduler

@@ -11,8 +11,9 @@ from kafka import errors
 from kafka.future import Future
 
 from dbt.adapters.upsert_kafka.sinks import protocol
-from dbt.adapters.upsert_kafka.sinks.protocol import MAX_IN_FLIGHT, MAX_SEQUENCE, Client, Retry, Writer, is_retriable
+from dbt.adapters.upsert_kafka.sinks.protocol import Client, Retry, is_retriable
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
+from dbt.adapters.upsert_kafka.sinks.writer import MAX_IN_FLIGHT, MAX_SEQUENCE, Writer
 
 OK = 0
 NOT_LEADER = errors.NotLeaderForPartitionError.errno

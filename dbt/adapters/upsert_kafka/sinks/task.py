@@ -1,7 +1,8 @@
 """What Spark's tasks do for a transaction: `encoder` turns rows into record batches, `writer` writes the batches to Kafka.
 
 Both return functions for `mapInArrow`, which run in Spark's Python workers. This package may not be installed there: the driver
-ships this module, `protocol`, `record_batch` and `murmur2` by value. Workers need kafka-python, and pyarrow as for any Arrow UDF.
+ships this module, `protocol`, `writer`, `record_batch` and `murmur2` by value. Workers need kafka-python, and pyarrow as for any
+Arrow UDF.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from dbt.adapters.upsert_kafka.sinks.murmur2 import murmur2
-from dbt.adapters.upsert_kafka.sinks.protocol import Client, Writer
+from dbt.adapters.upsert_kafka.sinks.protocol import Client
 from dbt.adapters.upsert_kafka.sinks.record_batch import Encoder, Producer, sizes, split, stamp
+from dbt.adapters.upsert_kafka.sinks.writer import Writer
 
 BATCHES = "partition int, task int, number int, records int, batch binary"
 """One record batch. `task` and `number` give the order in which the batches of a partition are written."""

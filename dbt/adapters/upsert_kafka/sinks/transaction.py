@@ -28,10 +28,11 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import brokers, internals, oauth, tls, topics
-from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, murmur2, protocol, record_batch, task
-from dbt.adapters.upsert_kafka.sinks.protocol import Client, Writer
+from dbt.adapters.upsert_kafka.sinks import Delivery, Sink, Target, murmur2, protocol, record_batch, task, writer
+from dbt.adapters.upsert_kafka.sinks.protocol import Client
 from dbt.adapters.upsert_kafka.sinks.record_batch import HEADER_BYTES, MAX_RECORD_OVERHEAD, Encoder, Producer, stamp
 from dbt.adapters.upsert_kafka.sinks.steps import NOTHING_WRITTEN, STATE_PARTITION, Report, Steps
+from dbt.adapters.upsert_kafka.sinks.writer import Writer
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 
@@ -50,7 +51,7 @@ _task_keys: dict[int, list[int]] = {}
 """By the number of tasks: for each task a number that Spark's hash partitioning sends to it."""
 
 # A cluster's workers need not have this package.
-for module in (murmur2, record_batch, protocol, task, internals, tls, oauth):
+for module in (murmur2, record_batch, protocol, writer, task, internals, tls, oauth):
     cloudpickle.register_pickle_by_value(module)
 
 
