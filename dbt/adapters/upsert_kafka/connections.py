@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import signal
 import threading
 import time
 import traceback
@@ -55,6 +56,13 @@ class MissingRelations(Protocol):
 
     def explain_missing(self, schema: str, identifier: str) -> str | None:
         """Why it does not exist and what to do; None if that is not known."""
+
+
+def handle_sigterm_like_ctrl_c() -> None:
+    """On Ctrl-C dbt cancels the running models, and transactions are aborted. SIGTERM alone would leave them to time out."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 class SessionHandle:

@@ -5,8 +5,6 @@ Translates dbt's nodes, profile and flags into the objects of those packages.
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from multiprocessing.context import SpawnContext
@@ -22,14 +20,13 @@ from dbt.adapters.spark.column import SparkColumn
 from dbt.adapters.upsert_kafka import dbt_internals, options
 from dbt.adapters.upsert_kafka.catalog import views
 from dbt.adapters.upsert_kafka.column import UpsertKafkaColumn
-from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager
+from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager, handle_sigterm_like_ctrl_c
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.dbt_warnings import warn, warn_about
 from dbt.adapters.upsert_kafka.debug import report
 from dbt.adapters.upsert_kafka.errors import DeliveryError, GuardError
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import acls
-from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
 from dbt.adapters.upsert_kafka.operations import documentation
 from dbt.adapters.upsert_kafka.operations.adapter import model_options
 from dbt.adapters.upsert_kafka.operations.documentation import Publisher
@@ -40,7 +37,7 @@ from dbt.adapters.upsert_kafka.options import model_topics, variables
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
 from dbt.adapters.upsert_kafka.options.table import KAFKA, SINKS
 from dbt.adapters.upsert_kafka.publish import append, contracts, encode, memory, pipeline
-from dbt.adapters.upsert_kafka.publish.request import Publication, Request
+from dbt.adapters.upsert_kafka.publish.request import Publication, Request, topic_settings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import GroupCommit
 from dbt.adapters.upsert_kafka.source import source
@@ -50,13 +47,6 @@ from dbt.adapters.upsert_kafka.sql import quote_literal
 from dbt.adapters.upsert_kafka.streaming.adapter import StreamsAdapter
 
 logger = AdapterLogger("upsert_kafka")
-
-
-def _handle_sigterm_like_ctrl_c() -> None:
-    """On Ctrl-C dbt cancels the running models, and transactions are aborted. SIGTERM alone would leave them to time out."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
@@ -71,7 +61,7 @@ class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
         self._publishers: dict[tuple[str, str], Any] = {}
         self._model_topics: ModelTopics | None = None
         UpsertKafkaConnectionManager.relations = self
-        _handle_sigterm_like_ctrl_c()
+        handle_sigterm_like_ctrl_c()
         dbt_internals.declare_enforced_constraints(SINKS)
         # `dbt debug` outside of a project has only a profile.
         UpsertKafkaCredentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
@@ -164,7 +154,7 @@ class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
                 model=model["name"],
                 options=parsed,
                 topic=topic,
-                topic_settings=self._topic_settings(parsed),
+                topic_settings=topic_settings(parsed, self.config.credentials.topic_defaults),
                 kafka=self._kafka(parsed),
                 relation=relation,
                 existing=self._existing(relation.schema, relation.identifier),
@@ -403,16 +393,4 @@ class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
     def _source_layout(self, model: dict[str, Any], parsed: options.ModelOptions) -> Records:
         return source.layout(
             self._handle().spark, model["name"], parsed, model["columns"], self.config.credentials.schema_registry
-        )
-
-    def _topic_settings(self, parsed: options.ModelOptions) -> TopicSettings:
-        credentials: UpsertKafkaCredentials = self.config.credentials
-        defaults = credentials.topic_defaults
-        return TopicSettings(
-            partitions=parsed.partitions if parsed.partitions is not None else defaults.get("partitions"),
-            replication_factor=parsed.replication_factor
-            if parsed.replication_factor is not None
-            else defaults.get("replication_factor"),
-            config={str(k): str(v) for k, v in {**(defaults.get("config") or {}), **parsed.topic_config}.items()},
-            compacted=parsed.materialization != KAFKA,
         )

@@ -13,6 +13,7 @@ from dbt.adapters.upsert_kafka.catalog.views import Comments
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions
+from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.publish.contracts import Check
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Delivery, GroupCommit
@@ -122,3 +123,15 @@ def delivered(delivery: Delivery | None, request: Request) -> dict[str, Any]:
         return groups
     offsets = {str(partition): list(bounds) for partition, bounds in (delivery.offsets or {}).items()}
     return {**asdict(delivery), **groups, "partitions_written": len(offsets), "offsets": offsets}
+
+
+def topic_settings(options: ModelOptions, defaults: Mapping[str, Any]) -> TopicSettings:
+    """What a model asks for when its topic is created: its own options over the profile's `topic_defaults`."""
+    return TopicSettings(
+        partitions=defaults.get("partitions") if options.partitions is None else options.partitions,
+        replication_factor=defaults.get("replication_factor")
+        if options.replication_factor is None
+        else options.replication_factor,
+        config={str(k): str(v) for k, v in {**(defaults.get("config") or {}), **options.topic_config}.items()},
+        compacted=options.materialization != KAFKA,
+    )
