@@ -80,16 +80,15 @@ def test_java_consumer_decompresses_a_transaction(table: Table, compression: str
     assert result.records == rows and result.bytes < rows * 256 / 4, "the batches are compressed"
 
 
-@pytest.mark.parametrize("compression", ["snappy", "zstd"])
-def test_cli_reports_a_codec_that_kafka_python_cannot_read(table: Table, compression: str) -> None:
-    """kafka-python needs another package for these codecs. Writing does not: pyarrow has them."""
+def test_cli_reports_a_codec_that_kafka_python_cannot_read(table: Table) -> None:
+    """kafka-python needs another package for snappy. Writing does not: pyarrow has it."""
     table.publish(
-        [(i, "a" * 100) for i in range(100)], sink_delivery_guarantee="exactly-once", properties={"compression.type": compression}
+        [(i, "a" * 100) for i in range(100)], sink_delivery_guarantee="exactly-once", properties={"compression.type": "snappy"}
     )
     outcome = CliRunner().invoke(main, ["topic", table.topic, "--bootstrap-servers", table.broker])
     assert outcome.exit_code == 1
-    assert f"Topic '{table.topic}' at '{table.broker}' cannot be read: " in outcome.output
-    assert f"Libraries for {compression}" in outcome.output
+    assert f"Topic '{table.topic}' cannot be read: " in outcome.output
+    assert "Libraries for snappy" in outcome.output
 
 
 @every_guarantee

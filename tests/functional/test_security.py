@@ -187,7 +187,6 @@ def without(properties: dict[str, str], part: str) -> dict[str, str]:
 # A broker that refuses a login closes the connection at once, so its answer may be lost.
 REFUSED: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
     r"user 'dbt' .*\(SCRAM-SHA-512\), .*password: check .*sasl": lambda c: (c.sasl_servers, c.sasl("dbt", SECRET + "!")),
-    r"the broker .*AWS_MSK_IAM": lambda c: (c.sasl_servers, c.sasl("dbt", SECRET, "AWS_MSK_IAM")),
     r"the broker .*user 'plainly' .*\(PLAIN\)": lambda c: (c.sasl_servers, c.sasl(PLAIN[0], SECRET, "PLAIN")),
     "its certificate is not trusted": lambda c: (c.mutual_servers, without(c.mutual(), "truststore")),
     "the broker refused the client's certificate": lambda c: (c.mutual_servers, without(c.mutual(), "keystore")),

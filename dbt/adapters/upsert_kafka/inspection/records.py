@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import UnsupportedCodecError
 
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.inspection.decode import Decoder, as_json, shown
@@ -125,7 +126,11 @@ class Reader:
 
     def _polled(self, selection: Selection) -> Iterator[Shown]:
         key_of, value_of = self._decoders
-        for batch in self._consumer.poll(timeout_ms=500).values():
+        try:
+            polled = self._consumer.poll(timeout_ms=500)
+        except UnsupportedCodecError as error:
+            raise UpsertKafkaError(f"Topic '{self._topic}' cannot be read: {error}") from error
+        for batch in polled.values():
             for record in batch:
                 key = key_of(record.key)
                 if selection.key is not None and selection.key not in (shown(key), *_members(key)):
