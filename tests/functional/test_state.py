@@ -86,7 +86,7 @@ def test_changed_key_is_refused_also_after_a_check_run(table: Table) -> None:
     table.publish([ANN, BOB, CEM], columns)
     before = table.end()
     table.publish([ANN, BOB, CEM], columns, unique_key="name", mode="check")
-    with pytest.raises(GuardError, match=r'(?s)unique_key, key_format .* changed.*"id", "int".*"name", "string"'):
+    with pytest.raises(GuardError, match=r"the key changed from id \(int\) to name \(string\)"):
         table.publish([ANN, BOB, CEM], columns, unique_key="name")
     assert table.end() == before
     table.publish([ANN, BOB, CEM], columns, unique_key="name", full_refresh=True)
