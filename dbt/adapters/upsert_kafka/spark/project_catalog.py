@@ -42,6 +42,8 @@ LONGEST_NAME = 150
 """Of a file; longer names are cut and get a hash."""
 RECENT_NANOSECONDS = 100_000_000
 """A folder that changed less than this ago is read again: file systems have coarse clocks."""
+ENDING_SECONDS = 10.0
+"""For which the JVM of a killed process may go on. A new process waits for it if there are table folders without a definition."""
 LOCATION_EXISTS = ("LOCATION_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION")
 
 Stamp = tuple[int, int, int]
@@ -65,9 +67,10 @@ class ProjectCatalog:
         self._jvm_file: Any = None
         self._file = _open_lock(state_dir)
         self._orphans: set[Path] = set()
-        if _is_alone(self._file):
+        if self._becomes_alone():
             if not self._folder.exists():
                 derby_import.import_derby(state_dir, self._folder)
+            self._delete_half_written()
             self._orphans = self._find_orphans()
         fcntl.lockf(self._file, fcntl.LOCK_SH)
 
@@ -178,13 +181,25 @@ class ProjectCatalog:
                 catalog_internals.write_definition(self._spark, found)
                 self._known[path] = (stamp, (found["kind"], found["database"], found["name"]))
 
+    def _becomes_alone(self) -> bool:
+        """Whether no other process uses the project. Waits if a killed process may have left a table folder."""
+        until = time.monotonic() + ENDING_SECONDS
+        while not _is_alone(self._file):
+            if time.monotonic() > until or not self._find_orphans():
+                return False
+            time.sleep(0.1)
+        return True
+
+    def _delete_half_written(self) -> None:
+        """Delete the files of definitions that a killed process has not renamed. Nobody else uses the project now."""
+        for path in self._folder.glob("*/.*") if self._folder.is_dir() else ():
+            path.unlink(missing_ok=True)
+
     def _find_orphans(self) -> set[Path]:
-        """The table folders without a definition. Nobody else uses the project now, so nobody is writing to them."""
+        """The table folders without a definition. If nobody else uses the project, nobody is writing to them."""
         locations = set()
-        for path in self._folder.glob("*/*") if self._folder.is_dir() else ():
-            if path.name.startswith("."):
-                path.unlink(missing_ok=True)
-            elif path.name.endswith(SUFFIXES["table"]) and (found := _load(path)) is not None:
+        for path in self._folder.glob(f"*/[!.]*{SUFFIXES['table']}") if self._folder.is_dir() else ():
+            if (found := _load(path)) is not None:
                 locations.add(unquote(urlsplit(found["location"] or "").path).rstrip("/"))
         folders = self._warehouse.glob("*.db/*") if self._warehouse.is_dir() else ()
         return {folder for folder in folders if folder.is_dir() and str(folder) not in locations}
