@@ -30,8 +30,12 @@ def test_existing_topic_with_other_settings_gives_warnings_and_is_not_altered(
 
 def test_refused_topic_is_reported_with_the_reason(broker: str, topic_name: str) -> None:
     with KafkaSettings(broker).admin() as admin:
-        with pytest.raises(UpsertKafkaError, match=r"could not be created with .*replication_factor=5.*InvalidReplicationFactor"):
+        with pytest.raises(
+            UpsertKafkaError, match=r"replication_factor is 5, and the cluster has 1 broker\. Set .* to at most 1"
+        ):
             topics.create(admin, topic_name, TopicSettings(replication_factor=5))
+        with pytest.raises(UpsertKafkaError, match=r"could not be created with .*'retention.ms': 'x'.*InvalidConfig"):
+            topics.create(admin, topic_name, TopicSettings(config={"retention.ms": "x"}))
         assert topics.describe(admin, topic_name) is None
 
 
