@@ -21,8 +21,15 @@ pytest_plugins = ["tests.property_tests"]
 
 # Files that take minutes, the longest first. If one of them started last, the other workers would wait for it.
 LONGEST_FIRST = [
-    "test_upsert_kafka",
     "test_kills",
+    "test_state_model",
+    "test_state_cases",
+    "test_project_catalog",
+    "test_group_kills",
+    "test_state",
+    "test_ownership",
+    "test_containers",
+    "test_upsert_kafka",
     "test_embedded_broker",
     "test_every_resource",
     "test_security",

@@ -182,6 +182,7 @@ def test_killed_broker_is_started_again_for_the_same_process(project: Path) -> N
     assert answers(address, str(state_of(project)["cluster_id"]))
 
 
+@pytest.mark.nightly
 def test_broker_whose_supervisor_was_killed_is_replaced(project: Path, user: Callable[..., User]) -> None:
     user().address()
     orphan = state_of(project)
@@ -206,6 +207,7 @@ def test_stale_state_file_is_ignored(project: Path, user: Callable[..., User]) -
     assert user().address().startswith(LOOPBACK)
 
 
+@pytest.mark.nightly
 def test_broker_with_a_damaged_state_file_is_replaced(project: Path, user: Callable[..., User]) -> None:
     first = user()
     create_topic(first.address(), "kept")
@@ -213,6 +215,7 @@ def test_broker_with_a_damaged_state_file_is_replaced(project: Path, user: Calla
     assert topics_at(user().address()) == ["kept"]
 
 
+@pytest.mark.nightly
 def test_port_that_another_program_uses_gives_a_new_address(project: Path, user: Callable[..., User]) -> None:
     first = user()
     address = first.address()

@@ -109,7 +109,7 @@ def test_null_value_of_duplicate_rows_is_refused_as_duplicate(raw_table: RawTabl
 
 
 @pytest.mark.usefixtures("small_snapshots")
-@pytest.mark.parametrize("partitioner", ["default", "round-robin"])
+@pytest.mark.parametrize("partitioner", ["default", pytest.param("round-robin", marks=pytest.mark.nightly)])
 def test_null_value_is_refused_with_snapshot(raw_table: RawTable, partitioner: str) -> None:
     raw_table.options |= {"update_mode": "upsert", "sink_partitioner": partitioner}
     rows: list[tuple[str, str | None]] = [(f"k{i}", f"v{i}") for i in range(40)]
@@ -152,8 +152,15 @@ def test_appended_null_value_is_written_without_warning_if_topic_is_not_compacte
 # Case 10: a key in two partitions
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-@pytest.mark.parametrize("mode", ["upsert", "retract"])
+@pytest.mark.parametrize(
+    ("mode", "guarantee"),
+    [
+        ("upsert", "exactly-once"),
+        ("retract", "at-least-once"),
+        pytest.param("upsert", "at-least-once", marks=pytest.mark.nightly),
+        pytest.param("retract", "exactly-once", marks=pytest.mark.nightly),
+    ],
+)
 def test_key_in_two_partitions_is_updated_in_one_and_deleted_in_other(table: Table, mode: str, guarantee: str) -> None:
     table.options |= {"update_mode": mode, "sink_delivery_guarantee": guarantee}
     table.publish([ANN, BOB, CEM])
@@ -267,7 +274,7 @@ def test_snapshot_is_used_after_old_values_are_deleted(table: Table) -> None:
     assert table.view() == changed
 
 
-@pytest.mark.parametrize("format", ["debezium-json", "canal-json"])
+@pytest.mark.parametrize("format", ["debezium-json", pytest.param("canal-json", marks=pytest.mark.nightly)])
 def test_change_events_delete_old_row_in_other_partition(
     spark: SparkSession, broker: str, topic_name: str, schema_name: str, format: str
 ) -> None:

@@ -95,10 +95,10 @@ def test_windows_with_a_watermark_are_updated_and_late_events_dropped(stream: St
     stream.sql = (
         "SELECT cast(window.start AS string) AS region, count(*) AS pv FROM {views} GROUP BY window(viewtime, '10 seconds')"
     )
+    stream.send((1, "a") for _ in range(25))  # the seconds 0 to 24
     with pytest.raises(OptionsError, match="groups by window"):
         stream.run()
     stream.sql = "SELECT window.start AS region, count(*) AS pv FROM {views} GROUP BY window(viewtime, '10 seconds')"
-    stream.send((1, "a") for _ in range(25))  # the seconds 0 to 24
     stream.run()
     assert [row["pv"] for row in stream.table().values()] == [10, 10, 5]
     stream.sent = 5
