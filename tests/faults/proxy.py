@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -20,8 +20,17 @@ from typing import Any, Self
 from dbt.adapters.upsert_kafka.embedded.node import LOOPBACK, free_ports
 from tests.services import Cluster
 
-NAMES = {0: "Produce", 22: "InitProducerId", 24: "AddPartitionsToTxn", 25: "AddOffsetsToTxn", 26: "EndTxn"}
+NAMES = {
+    0: "Produce",
+    22: "InitProducerId",
+    24: "AddPartitionsToTxn",
+    25: "AddOffsetsToTxn",
+    26: "EndTxn",
+    28: "TxnOffsetCommit",
+}
 LATE_SECONDS = 3.0
+FETCH = 1
+"""The API key of requests for records."""
 
 
 class Fault(Enum):
@@ -53,6 +62,8 @@ class Proxy:
         [self.port, self.broker_port] = free_ports(2)
         self.requests: Counter[int] = Counter()
         """By API key."""
+        self.answered: Counter[int] = Counter()
+        """Bytes of the answers, by API key."""
         self._rule: Rule | None = None
         self._lock = threading.Lock()
         self._server = socket.create_server((LOOPBACK, self.port))
@@ -92,11 +103,14 @@ class Proxy:
         """Correlation ids of requests whose answers break the connection."""
         swallowed: list[int] = []
         """Correlation ids of repeated requests. One of their two answers is not passed on."""
+        keys: dict[int, int] = {}
+        """API keys of requests, by correlation id."""
         with suppress(OSError), client, socket.create_connection((LOOPBACK, self.broker_port)) as broker:
-            answers = threading.Thread(target=self._answer, args=(broker, client, lost_answers, swallowed), daemon=True)
+            answers = threading.Thread(target=self._answer, args=(broker, client, lost_answers, swallowed, keys), daemon=True)
             answers.start()
             while (frame := _frame(client)) is not None:
                 key, _, correlation = struct.unpack(">hhi", frame[4:12])
+                keys[correlation] = key
                 match self._fault_of(key):
                     case Fault.LOST:
                         break
@@ -123,7 +137,9 @@ class Proxy:
             rule.is_used = True
             return rule.fault
 
-    def _answer(self, broker: socket.socket, client: socket.socket, lost: set[int], swallowed: list[int]) -> None:
+    def _answer(
+        self, broker: socket.socket, client: socket.socket, lost: set[int], swallowed: list[int], keys: dict[int, int]
+    ) -> None:
         seen: set[int] = set()
         with suppress(OSError):
             while (frame := _frame(broker)) is not None:
@@ -133,6 +149,8 @@ class Proxy:
                 if correlation in swallowed and correlation in seen:
                     continue
                 seen.add(correlation)
+                with self._lock:
+                    self.answered[keys.pop(correlation, -1)] += len(frame)
                 client.sendall(frame)
         _shut(client)
         _shut(broker)
@@ -166,11 +184,16 @@ def _shut(connection: socket.socket) -> None:
 
 
 @contextmanager
-def proxied_cluster(**arguments: Any) -> Iterator[tuple[Proxy, Cluster]]:
-    """A broker behind a proxy. The cluster's own address is the broker's: what it advertises is the proxy's."""
+def proxied_cluster(
+    make: Callable[..., Any] = Cluster, properties: Mapping[str, str] | None = None
+) -> Iterator[tuple[Proxy, Any]]:
+    """A broker behind a proxy. The cluster's own address is the broker's: what it advertises is the proxy's.
+
+    Args:
+        make: makes the cluster with given properties.
+    """
     with Proxy() as proxy:
-        properties = {**arguments.pop("properties", {}), "advertised.listeners": f"PLAINTEXT://{proxy.address}"}
-        cluster = Cluster(properties=properties, **arguments)
+        cluster = make(properties={**(properties or {}), "advertised.listeners": f"PLAINTEXT://{proxy.address}"})
         proxy.broker_port = cluster.brokers[0].node.port
         with cluster:
             yield proxy, cluster

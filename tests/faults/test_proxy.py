@@ -6,17 +6,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError
+from dbt.adapters.upsert_kafka.kafka_client.internals import stable_group_offsets
+from dbt.adapters.upsert_kafka.sinks import GroupCommit, TransactionPlan
 from tests.faults.conftest import SWIFT
 from tests.faults.proxy import Fault, Proxy, proxied_cluster
-from tests.faults.scene import Scene
-from tests.faults.test_versions import VERSIONS
+from tests.faults.scene import Scene, wait_for
+from tests.faults.versions import VERSIONS
 from tests.services import Cluster
 
-ROWS = 200
-REQUESTS = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
+ROWS, CONSUMED = 200, 7
+REQUESTS = ("InitProducerId", "AddPartitionsToTxn", "Produce", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+OF_GROUPS = ("AddOffsetsToTxn", "TxnOffsetCommit")
 # A second InitProducerId takes the transactional id away from the run that sent the first.
 FENCING = [("InitProducerId", Fault.LATE), ("InitProducerId", Fault.REPEATED)]
 IN_MAKE_TEST = [
@@ -47,7 +51,7 @@ def started(clusters: dict[str, Any], version: str) -> tuple[Proxy, Cluster]:
         for context in clusters.pop("contexts", []):
             context.__exit__(None, None, None)
         clusters.clear()
-        context = proxied_cluster(properties=SWIFT, **VERSIONS[version])
+        context = proxied_cluster(VERSIONS[version], SWIFT)
         clusters["contexts"] = [context]
         clusters[version] = context.__enter__()
     return clusters[version]
@@ -60,6 +64,10 @@ def test_records_are_visible_once_or_not_at_all(
     proxy, cluster = started(clusters, version)
     scene = Scene(spark, cluster, topic_name)
     rows = scene.rows(ROWS)
+    # Any topic that exists will do as the source.
+    consumed = TopicPartition(topic_name, 0)
+    if name in OF_GROUPS:
+        scene.plan = TransactionPlan(groups=(GroupCommit("source", topic_name, {}, {consumed: CONSUMED}, is_empty=False),))
     with proxy.fault(name, fault) as rule:
         try:
             assert scene.deliver(rows, request_timeout_ms="5000").records == ROWS
@@ -71,3 +79,7 @@ def test_records_are_visible_once_or_not_at_all(
         assert rule.is_used
     assert scene.keys() == list(range(ROWS))
     scene.wait_until_over()
+    if name in OF_GROUPS:
+        wait_for(
+            lambda: stable_group_offsets(scene.admin, topic_name, [consumed])[consumed].offset == CONSUMED, "the group's offset"
+        )

@@ -4,44 +4,41 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from kafka.errors import InvalidProducerEpochError
+from kafka import TopicPartition
+from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.publish import guards
-from dbt.adapters.upsert_kafka.sinks.protocol import Client
+from dbt.adapters.upsert_kafka.sinks.protocol import EPOCH_PER_TRANSACTION, Client
+from dbt.adapters.upsert_kafka.sinks.record_batch import Encoder, Producer, stamp
+from dbt.adapters.upsert_kafka.sinks.writer import MAX_SEQUENCE, Writer
 from dbt.adapters.upsert_kafka.state.record import Run
 from tests.faults.conftest import SWIFT
 from tests.faults.scene import Scene
+from tests.faults.versions import DEFAULT, VERSIONS, nightly_unless
 from tests.services import Cluster
 from tests.tables import Table
 
 MANY = 20_000
 TIMEOUT_MS = 60_000
-VERSIONS: dict[str, dict[str, Any]] = {
-    # Kafka 4.1 with its default, transaction.version=2.
-    "4.1": {},
-    "4.1-transaction.version=1": {"features": {"transaction.version": 1}},
-    "3.9": {"version": "3.9.1"},
-}
-
-
-OTHERS = [name for name in VERSIONS if name != "4.1"]
+IN_MAKE_TEST = (DEFAULT, "4.1-transaction.version=1", "3.9")
+OTHERS = [name for name in VERSIONS if name != DEFAULT]
 # test_transaction.py has the same test on 4.1.
-on_other_versions = pytest.mark.parametrize("cluster", OTHERS, indirect=True)
+on_other_versions = pytest.mark.parametrize("cluster", nightly_unless(IN_MAKE_TEST, OTHERS), indirect=True)
 # The version makes no difference after the first comparison.
-mostly_nightly = pytest.mark.parametrize(
-    "cluster", ["4.1", *(pytest.param(name, marks=pytest.mark.nightly) for name in OTHERS)], indirect=True
-)
+mostly_nightly = pytest.mark.parametrize("cluster", nightly_unless([DEFAULT], VERSIONS), indirect=True)
 
 
-@pytest.fixture(scope="module", params=list(VERSIONS))
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    with Cluster(properties=SWIFT, **VERSIONS[request.param]) as cluster:
+@pytest.fixture(scope="module", params=nightly_unless(IN_MAKE_TEST, VERSIONS))
+def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with VERSIONS[request.param](properties=SWIFT) as cluster:
         yield cluster
 
 
@@ -98,9 +95,77 @@ def test_fenced_run_does_not_abort_the_transaction_of_the_newer_run(scene: Scene
     client.add_partitions(older, scene.topic, [0])
     newer = client.open(scene.transactional_id, TIMEOUT_MS)
     client.add_partitions(newer, scene.topic, [0])
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises((InvalidProducerEpochError, ProducerFencedError)):
         client.abort(older, TIMEOUT_MS, {scene.topic: [0]})
     client.commit(newer)
+
+
+@pytest.mark.nightly
+def test_run_that_opens_during_an_abort_is_not_aborted_with_transaction_version_2(scene: Scene, client: Client) -> None:
+    """Before version 2 a newer run can get between the end of the older transaction and its next epoch."""
+    older = client.open(scene.transactional_id, TIMEOUT_MS)
+    client.add_partitions(older, scene.topic, [0])
+    newer: list[Producer] = []
+    next_epoch = client._init_producer_id
+
+    def opened_between(transactional_id: str, timeout_ms: int, latest: Producer | None = None) -> Producer:
+        if latest is not None and not newer:
+            newer.append(next_epoch(transactional_id, timeout_ms))
+            client.add_partitions(newer[0], scene.topic, [0])
+        return next_epoch(transactional_id, timeout_ms, latest)
+
+    client._init_producer_id = opened_between  # type: ignore[method-assign]
+    has_gap = client._transaction_version(scene.transactional_id) < EPOCH_PER_TRANSACTION
+    if not has_gap:
+        client.abort(older, TIMEOUT_MS, {scene.topic: [0]})
+        assert newer == [], "there is no InitProducerId in which a newer run could be"
+        return
+    with pytest.raises(InvalidProducerEpochError):
+        client.abort(older, TIMEOUT_MS, {scene.topic: [0]})
+    # The newer run fails. Nothing of it is visible, and the next one can publish.
+    with pytest.raises(InvalidProducerEpochError):
+        client.commit(newer[0])
+    last = next_epoch(scene.transactional_id, TIMEOUT_MS)
+    client.add_partitions(last, scene.topic, [0])
+    client.commit(last)
+
+
+@pytest.mark.nightly
+def test_records_deleted_during_a_transaction_do_not_break_the_sequence(scene: Scene, client: Client) -> None:
+    writer = opened_writer(scene, client)
+    write_one(writer, b"1")
+    scene.admin.delete_records({TopicPartition(scene.topic, 0): 1})
+    write_one(writer, b"2")
+    client.commit(writer._producer)
+    scene.wait_until_over()
+    assert scene.keys() == [2]
+
+
+@pytest.mark.nightly
+def test_sequence_numbers_restart_at_zero_after_the_last_one(scene: Scene, client: Client) -> None:
+    writer = opened_writer(scene, client)
+    # A broker accepts any sequence number as the first one.
+    [state] = writer.partitions
+    state.next_sequence = MAX_SEQUENCE
+    for key in (b"1", b"2", b"3"):
+        write_one(writer, key)
+    assert state.next_sequence == 2
+    client.commit(writer._producer)
+    scene.wait_until_over()
+    assert scene.keys() == [1, 2, 3]
+
+
+def opened_writer(scene: Scene, client: Client) -> Writer:
+    client.manager.cluster.add_topic(scene.topic)
+    writer = Writer(client, client.open(scene.transactional_id, TIMEOUT_MS), scene.topic)
+    writer.add_partitions([0])
+    return writer
+
+
+def write_one(writer: Writer, key: bytes) -> None:
+    batch = Encoder("none").encode(int(time.time() * 1000), pa.array([key]), pa.array([b"value"]), None)
+    writer.write(0, 1, stamp(batch, writer._producer, writer.next_sequence(0)))
+    writer.flush()
 
 
 def test_run_that_committed_between_comparison_and_write_is_not_overwritten(

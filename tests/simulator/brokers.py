@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 OK, NONE_GIVEN = 0, -1
 OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 45, 47, 48
-INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS = 49, 51
+INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED = 49, 51, 90
 LAST_EPOCH = 32767 - 1
 REMEMBERED_BATCHES = 5
 
@@ -29,6 +29,7 @@ class State(Enum):
 
 
 PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+ENDING = (*PREPARED, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
 class Partition(NamedTuple):
@@ -48,6 +49,12 @@ class Transaction:
     state: State = State.EMPTY
     partitions: set[Partition] = field(default_factory=set)
     started_at: float = 0.0
+    next_producer_id: int = NONE_GIVEN
+    """The producer id after the transaction that is being ended, if that is another one."""
+
+    @property
+    def next_identity(self) -> tuple[int, int]:
+        return (self.producer_id, self.epoch) if self.next_producer_id == NONE_GIVEN else (self.next_producer_id, 0)
 
 
 class Entry(NamedTuple):
@@ -141,6 +148,7 @@ class Brokers:
     Args:
         now: the clock.
         later: calls a function a bit later, each time after another pause: how markers get to the partitions.
+        transaction_version: the cluster's feature. With 2, `abort` is supported.
         verifies: whether partitions ask the coordinator before the first batch of a transaction, as since Kafka 3.6.
         first_epoch: of a new transactional id. After the last epoch there is a new producer id.
     """
@@ -149,10 +157,12 @@ class Brokers:
         self,
         now: Callable[[], float],
         later: Callable[[Callable[[], None]], None],
+        transaction_version: int = 2,
         verifies: bool = True,
         first_epoch: int = 0,
     ) -> None:
         self._now, self._later, self._verifies, self._first_epoch = now, later, verifies, first_epoch
+        self.transaction_version = transaction_version
         self._next_producer_id = 1000
         self.ids: dict[str, Transaction] = {}
         self.logs: dict[Partition, Log] = {}
@@ -224,6 +234,40 @@ class Brokers:
         self._end(found, commits)
         return OK
 
+    def abort(self, name: str, producer_id: int, epoch: int) -> tuple[int, int, int]:
+        """EndTxn of transaction.version 2, which aborts: error code, and the next producer id and epoch.
+
+        The next epoch is for the same producer id, or the first one of the next id.
+        """
+        found = self.ids.get(name)
+        if found is None:
+            return INVALID_PRODUCER_ID_MAPPING, -1, -1
+        is_completed = found.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+        was_rotated = is_completed and producer_id == found.last_producer_id and epoch == LAST_EPOCH and found.epoch == 0
+        if found.producer_id != producer_id and not was_rotated:
+            return INVALID_PRODUCER_ID_MAPPING, -1, -1
+        # The answer to the same request was lost: the coordinator has the next epoch already.
+        is_repeated = was_rotated or (found.epoch == epoch + 1 and found.state in ENDING)
+        if not is_repeated and (found.epoch != epoch or found.state in PREPARED):
+            return PRODUCER_FENCED, -1, -1
+        if is_repeated and found.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT):
+            return INVALID_TXN_STATE, -1, -1
+        if is_repeated and found.state is State.PREPARE_ABORT:
+            return CONCURRENT_TRANSACTIONS, -1, -1
+        if not is_repeated:
+            self._end_with_next_epoch(found)
+        return OK, *found.next_identity
+
+    def _end_with_next_epoch(self, found: Transaction) -> None:
+        """The markers have the next epoch. A new producer id counts when they are written."""
+        if found.state is not State.ONGOING:
+            found.partitions = set()
+        found.last_producer_id, found.last_epoch = found.producer_id, found.epoch
+        found.epoch += 1
+        if found.epoch > LAST_EPOCH:
+            found.next_producer_id = self._new_producer_id()
+        self._end(found, commits=False)
+
     def produce(
         self, partition: Partition, producer_id: int, epoch: int, sequence: int, records: tuple[Any, ...]
     ) -> tuple[int, int]:
@@ -262,6 +306,10 @@ class Brokers:
 
     def _fence(self, found: Transaction) -> None:
         """Abort with the next epoch, which the partitions get with the markers."""
+        if self.transaction_version >= 2:
+            # As its own EndTxn would, so that the producer's repeated requests are answered.
+            self._end_with_next_epoch(found)
+            return
         found.epoch += 1
         found.last_producer_id = found.last_epoch = NONE_GIVEN
         self._end(found, commits=False)
@@ -273,11 +321,18 @@ class Brokers:
         def mark(partition: Partition) -> None:
             self.log(partition).mark(producer_id, epoch, commits)
             left.discard(partition)
+            complete()
+
+        def complete() -> None:
             if not left:
                 found.state = State.COMPLETE_COMMIT if commits else State.COMPLETE_ABORT
+                found.producer_id, found.epoch = found.next_identity
+                found.next_producer_id = NONE_GIVEN
 
         for partition in sorted(found.partitions):
             self._later(lambda partition=partition: mark(partition))  # type: ignore[misc]
+        if not left:
+            self._later(complete)
 
     def _new_producer_id(self) -> int:
         self._next_producer_id += 1

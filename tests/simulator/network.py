@@ -14,6 +14,7 @@ from typing import Any
 from kafka import errors
 from kafka.future import Future
 
+from dbt.adapters.upsert_kafka.sinks.protocol import NEXT_EPOCH_SINCE, TRANSACTION_VERSION
 from tests.simulator.brokers import Brokers, Partition
 from tests.simulator.scheduler import Scheduler
 
@@ -109,6 +110,7 @@ class Network:
     def handle(self, request: Any, node: int) -> Any:
         """A broker's answer."""
         handlers: dict[str, Callable[[Any, int], Any]] = {
+            "ApiVersionsRequest": self._api_versions,
             "FindCoordinatorRequest": self._find_coordinator,
             "InitProducerIdRequest": self._init_producer_id,
             "AddPartitionsToTxnRequest": self._add_partitions,
@@ -119,6 +121,10 @@ class Network:
 
     def _find_coordinator(self, _: Any, __: int) -> Any:
         return SimpleNamespace(error_code=0, node_id=self.coordinator)
+
+    def _api_versions(self, _: Any, __: int) -> Any:
+        feature = SimpleNamespace(name=TRANSACTION_VERSION, max_version_level=self.brokers.transaction_version)
+        return SimpleNamespace(error_code=0, finalized_features=[feature])
 
     def _not_coordinator(self, node: int) -> int:
         return NOT_COORDINATOR if node != self.coordinator else COORDINATOR_LOADING if self.is_loading else 0
@@ -144,6 +150,13 @@ class Network:
         return SimpleNamespace(results_by_topic_v3_and_below=[SimpleNamespace(results_by_partition=results)])
 
     def _end(self, request: Any, node: int) -> Any:
+        if request._min_version >= NEXT_EPOCH_SINCE:
+            code, producer_id, epoch = self._not_coordinator(node), -1, -1
+            if not code:
+                code, producer_id, epoch = self.brokers.abort(
+                    request.transactional_id, request.producer_id, request.producer_epoch
+                )
+            return SimpleNamespace(error_code=code, producer_id=producer_id, producer_epoch=epoch)
         code = self._not_coordinator(node) or self.brokers.end(
             request.transactional_id, request.producer_id, request.producer_epoch, request.committed
         )
@@ -187,6 +200,8 @@ class Connections:
     def bootstrap(self, timeout_ms: float) -> None:
         del timeout_ms
         self._network.scheduler.sleep(self._network.faults.latency)
+        if self._network.scheduler.random.random() < self._network.faults.lost_request / 2:
+            raise errors.NodeNotReadyError
 
     def close(self) -> None:
         """Nothing to close. What was sent may still arrive."""

@@ -171,8 +171,9 @@ def test_error_is_retriable_by_its_class(error: Exception, retriable: bool) -> N
 class Coordinator(Client):
     """A client whose requests get scripted answers: an error, or None for success. Each InitProducerId gives the next epoch."""
 
-    def __init__(self, **answers: list[Exception | None]) -> None:
+    def __init__(self, transaction_version: int = 1, **answers: list[Exception | None]) -> None:
         self.timeout, self.now = 30.0, protocol.Network().now
+        self.transaction_version = transaction_version
         self.answers = answers
         self.sent: list[tuple[str, int]] = []
 
@@ -182,6 +183,11 @@ class Coordinator(Client):
     def ask_coordinator(self, name: str, request: Any, code: Any, raises: Any = (), key_type: int = 1) -> Any:
         made = request()
         kind = type(made).__name__.removesuffix("Request")
+        if kind == "ApiVersions" and self.transaction_version < 0:
+            raise errors.IncompatibleBrokerVersion
+        if kind == "ApiVersions":
+            feature = SimpleNamespace(name="transaction.version", max_version_level=self.transaction_version)
+            return SimpleNamespace(finalized_features=[feature] if self.transaction_version else None)
         epoch = made.v3_and_below_producer_epoch if kind == "AddPartitionsToTxn" else made.producer_epoch
         self.sent.append((kind, epoch))
         answers = self.answers.get(kind)
@@ -190,8 +196,9 @@ class Coordinator(Client):
         return SimpleNamespace(producer_id=1, producer_epoch=epoch + 1)
 
 
-def test_abort_never_uses_an_epoch_after_its_end() -> None:
-    client = Coordinator()
+@pytest.mark.parametrize("transaction_version", [-1, 0, 1])
+def test_abort_never_uses_an_epoch_after_its_end(transaction_version: int) -> None:
+    client = Coordinator(transaction_version)
     assert client.abort(Producer("id", 1, 5), 1000, {"topic": [0, 1]}).epoch == 7
     assert client.sent == [
         ("EndTxn", 5),
@@ -208,8 +215,15 @@ def test_abort_asks_for_an_epoch_only_directly_after_its_transaction_was_ended()
     assert client.sent[:4] == [("EndTxn", 5), ("InitProducerId", 5)] * 2
 
 
-def test_fenced_producer_sends_nothing_after_the_refused_end() -> None:
-    client = Coordinator(EndTxn=[errors.InvalidProducerEpochError()])
+def test_abort_with_transaction_version_2_is_one_request() -> None:
+    client = Coordinator(2)
+    assert client.abort(Producer("id", 1, 5), 1000, {"topic": [0]}).epoch == 6
+    assert client.sent == [("EndTxn", 5)]
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_fenced_producer_sends_nothing_after_the_refused_end(transaction_version: int) -> None:
+    client = Coordinator(transaction_version, EndTxn=[errors.InvalidProducerEpochError()])
     with pytest.raises(errors.InvalidProducerEpochError):
         client.abort(Producer("id", 1, 5), 1000, {"topic": [0]})
     assert client.sent == [("EndTxn", 5)]

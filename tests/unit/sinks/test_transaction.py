@@ -238,6 +238,22 @@ def test_unreachable_broker_is_reported(broker: Broker) -> None:
     assert failure() == "Topic 'orders': no broker answers at b:9092. Nothing was written."
 
 
+def test_repeated_write_that_finds_no_broker_says_that_nothing_is_visible(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.write = [LOST]
+    answers = iter([None, None, errors.NodeNotReadyError()])
+
+    def client(*_: object) -> Broker:
+        _raise(next(answers))
+        return broker
+
+    monkeypatch.setattr(transaction, "Client", client)
+    # The first write was aborted: records of it are in the topic.
+    assert "Nothing of this run is visible to read_committed readers" in failure()
+    assert broker.steps == ["open", "write", "abort"]
+
+
 def test_fenced_write_is_reported_as_a_newer_run_before_the_transaction_timeout(broker: Broker) -> None:
     broker.write = [FENCED]
     assert "a newer run of the same model" in failure()

@@ -33,7 +33,7 @@ try:
 
     # The requests of a transactional producer. KafkaProducer sends them, but only for its own transaction (see above).
     from kafka.protocol.consumer import OffsetFetchRequest
-    from kafka.protocol.metadata import FindCoordinatorRequest
+    from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
     from kafka.protocol.producer import (
         AddOffsetsToTxnRequest,
         AddPartitionsToTxnRequest,
@@ -54,6 +54,7 @@ __all__ = [
     "AbstractTokenProvider",
     "AddOffsetsToTxnRequest",
     "AddPartitionsToTxnRequest",
+    "ApiVersionsRequest",
     "EndTxnRequest",
     "FindCoordinatorRequest",
     "Future",

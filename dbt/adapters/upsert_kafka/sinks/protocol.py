@@ -17,6 +17,7 @@ from kafka import errors
 
 from dbt.adapters.upsert_kafka.kafka_client.internals import (
     AddPartitionsToTxnRequest,
+    ApiVersionsRequest,
     EndTxnRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
@@ -26,6 +27,12 @@ from dbt.adapters.upsert_kafka.kafka_client.internals import (
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 
 GROUP, TRANSACTION = 0, 1
+TRANSACTION_VERSION, EPOCH_PER_TRANSACTION = "transaction.version", 2
+"""A feature of the cluster, and its level at which EndTxn answers with the next epoch (KIP-890)."""
+FEATURES_SINCE = 3
+"""The version of ApiVersions that has them: Kafka 2.4."""
+NEXT_EPOCH_SINCE = 5
+"""The version of EndTxn that has it."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 BOOTSTRAP_SECONDS = 30.0
 UNKNOWN_TOPIC_SECONDS = 15.0
@@ -131,8 +138,28 @@ class Client:
         Raises:
             ProducerFencedError, InvalidProducerEpochError, InvalidProducerIdMappingError: the producer was fenced.
         """
+        if self._transaction_version(producer.transactional_id) >= EPOCH_PER_TRANSACTION:
+            # One step: no newer run can get between the end and the next epoch. The markers have this epoch, and brokers verify
+            # batches for partitions that get none.
+            answer = self._end(producer, committed=False, version=NEXT_EPOCH_SINCE)
+            return Producer(producer.transactional_id, answer.producer_id, answer.producer_epoch)
         latest = self._next_epoch(producer, timeout_ms)
         return self._fence(latest, timeout_ms, partitions)
+
+    def _transaction_version(self, transactional_id: str) -> int:
+        """The cluster's transaction.version, 0 if it has no such feature or does not report features."""
+        try:
+            answer = self.ask_coordinator(
+                transactional_id,
+                lambda: ApiVersionsRequest(
+                    client_software_name="dbt-upsert-kafka", client_software_version="1", min_version=FEATURES_SINCE
+                ),
+                lambda answer: answer.error_code,
+            )
+        except errors.UnsupportedVersionError:
+            return 0
+        levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or ()}
+        return int(levels.get(TRANSACTION_VERSION, 0))
 
     def _next_epoch(self, producer: Producer, timeout_ms: int) -> Producer:
         """End the transaction and get the next epoch.
@@ -182,15 +209,16 @@ class Client:
         )
         return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
 
-    def _end(self, producer: Producer, committed: bool) -> None:
-        self.ask_coordinator(
+    def _end(self, producer: Producer, committed: bool, version: int = 1) -> Any:
+        return self.ask_coordinator(
             producer.transactional_id,
             lambda: EndTxnRequest(
                 transactional_id=producer.transactional_id,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
                 committed=committed,
-                max_version=1,
+                min_version=version,
+                max_version=version,
             ),
             lambda answer: answer.error_code,
         )

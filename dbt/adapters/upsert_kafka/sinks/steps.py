@@ -156,7 +156,7 @@ class Steps(ABC):
             producer: of an aborted transaction of this delivery. No other run has written since then, or this one is fenced.
         """
         self._opened_at = self._now()
-        with self._client() as client:
+        with self._client(NOTHING_WRITTEN if producer is None else NOTHING_VISIBLE) as client:
             if producer is None:
                 producer = self._open(client)
                 self._check()
@@ -191,11 +191,11 @@ class Steps(ABC):
             },
         )
 
-    def _client(self) -> Client:
+    def _client(self, readers: str = NOTHING_WRITTEN) -> Client:
         try:
             return self.connect()
         except KafkaError as error:
-            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
+            raise self._error(self._classify(error), readers) from None
 
     def _open(self, client: Client) -> Producer:
         try:
