@@ -99,4 +99,5 @@ def test_every_registry_option_has_a_test() -> None:
     options = [o for o in FORMAT_OPTIONS if set(REGISTERED) & set(o.formats) and not o.no_effect]
     # tests/functional/test_registry.py
     functional = {"schema", "schema-docs", "auto-register", "use-latest-version", "subject-name-strategy", "compatibility"}
+    functional.add("schema-references")  # test_registry_references.py
     assert {o.name for o in options if o.type.describe != "refused"} == REGISTRY_OPTIONS.keys() | {"subject"} | functional

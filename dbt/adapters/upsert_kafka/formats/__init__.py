@@ -82,6 +82,9 @@ class Format(ABC):
     def problems(self, side: Side) -> list[str]:
         """The fields that the format can't encode. One sentence for each: column, type, format and what to do."""
 
+    def check(self, side: Side, registry: Mapping[str, Any]) -> None:  # noqa: B027 most formats need no service
+        """Raise what `prepare` would raise. Registers nothing."""
+
     def prepare(self, side: Side, registry: Mapping[str, Any], writes: bool) -> Side:
         """Add what an external service provides, such as schema ids. Called before `encode` and `decode`.
 
@@ -134,6 +137,8 @@ class ParsedFormat(Format):
             f"CASE WHEN {payload} IS NOT NULL THEN {let('r', self.parse(side, payload), self.to_columns(side, payload, 'r'))} END"
         )
 
+
+SKIP_HINT = ". Set ignore_parse_errors=true in the model that reads it to skip such records."
 
 _FORMATS = {
     "csv": "csv.Csv",
@@ -229,4 +234,5 @@ def checked_struct(
         return f"CASE WHEN {readable} THEN {struct} END"
     message = f"Topic {side.topic}: a {side.role} is not {format_name} with the columns of this model: "
     shown = f"CAST({payload} AS STRING)" if is_text else f"hex({payload})"
-    return f"CASE WHEN {readable} THEN {struct} ELSE raise_error(concat({quote_literal(message)}, left({shown}, 200))) END"
+    error = f"raise_error(concat({quote_literal(message)}, left({shown}, 200), {quote_literal(SKIP_HINT)}))"
+    return f"CASE WHEN {readable} THEN {struct} ELSE {error} END"

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fastavro.schema import SchemaParseException, expand_schema
+
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
 from dbt.adapters.upsert_kafka.formats import Role, Side, avro
 from dbt.adapters.upsert_kafka.formats.registered import (
@@ -41,7 +43,7 @@ class AvroConfluent(RegisteredFormat):
         return ".".join(filter(None, [record.get("namespace"), record["name"]]))
 
     def same_shape(self, schema: str, other: str) -> bool:
-        return bool(_shape(json.loads(schema)) == _shape(json.loads(other)))
+        return bool(_shape(_expanded(schema)) == _shape(_expanded(other)))
 
     def prepare_to_read(self, side: Side, registry: Mapping[str, Any]) -> Side:
         subject = subject_of(side.topic, side.role, side.options)
@@ -75,6 +77,14 @@ def latest_schema(topic: str, role: Role, options: Mapping[str, Any], registry: 
     """The newest schema (JSON) of one side, or None if the subject does not exist."""
     known = connect(RegistrySettings.of(registry, options)).schemas(subject_of(topic, role, options))
     return list(known.values())[-1] if known else None
+
+
+def _expanded(schema: str) -> Any:
+    """The schema with the definition of a type wherever a schema has its name."""
+    try:
+        return expand_schema(json.loads(schema))
+    except (SchemaParseException, RecursionError):  # contains itself, or is not accepted by Avro: no table has such columns
+        return None
 
 
 def _shape(schema: Any) -> Any:

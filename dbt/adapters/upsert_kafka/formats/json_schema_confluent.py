@@ -1,7 +1,8 @@
 """Format `json-schema-confluent`: a zero byte, the id of a JSON Schema in four bytes, then a JSON object.
 
-The object is the one of `json` with ISO-8601 timestamps, because JSON Schema's `date-time` demands them. Readers need the schema
-only to validate: a view reads the records of all schemas. Leaves subjects and ids to `registered`.
+The object is the one of `json` with ISO-8601 timestamps, because JSON Schema's `date-time` demands them, and plain decimals, as
+Confluent's serializer writes them. Readers need the schema only to validate: a view reads the records of all schemas. Leaves
+subjects and ids to `registered`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from pyspark.sql.types import (
 from dbt.adapters.upsert_kafka.formats import Side, unsupported
 from dbt.adapters.upsert_kafka.formats.json import Json, refusal
 from dbt.adapters.upsert_kafka.formats.registered import HEADER_BYTES, SCHEMA_ID, RegisteredFormat, header, prepared
+from dbt.adapters.upsert_kafka.kafka_client.schema_references import resolved_json
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 # Kafka Connect reads the exact type from `connect.type`.
@@ -54,7 +56,7 @@ _TYPES: dict[type[DataType], list[dict[str, Any]]] = {
     # Without an offset it is not a date-time of JSON Schema.
     TimestampNTZType: [{"type": "string"}],
 }
-_NOT_IN_THE_SHAPE = ("$schema", "$id", "title", "description", "default", "connect.type")
+_NOT_IN_THE_SHAPE = ("$schema", "$id", "title", "description", "default", "connect.type", "definitions", "$defs")
 _JSON = Json()
 
 
@@ -83,7 +85,10 @@ class JsonSchemaConfluent(RegisteredFormat):
         return str(json.loads(schema).get("title", ""))
 
     def same_shape(self, schema: str, other: str) -> bool:
-        return bool(_shape(json.loads(schema)) == _shape(json.loads(other)))
+        try:
+            return bool(_shape(resolved_json(json.loads(schema), {})) == _shape(resolved_json(json.loads(other), {})))
+        except ValueError:  # a `$ref` that leads nowhere, or into itself
+            return False
 
     def encode(self, side: Side) -> str:
         return f"concat({header(prepared(side)[SCHEMA_ID])}, {_JSON.encode(_as_json(side))})"
@@ -97,7 +102,8 @@ class JsonSchemaConfluent(RegisteredFormat):
 
 
 def _as_json(side: Side) -> Side:
-    return replace(side, options={**side.options, "timestamp_format_standard": "ISO-8601"})
+    shape = {"timestamp_format_standard": "ISO-8601", "encode_decimal_as_plain_number": True}
+    return replace(side, options={**side.options, **shape})
 
 
 def _property(data_type: DataType, nullable: bool) -> dict[str, Any]:

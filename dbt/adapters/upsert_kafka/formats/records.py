@@ -19,13 +19,15 @@ from dbt.adapters.upsert_kafka import formats
 from dbt.adapters.upsert_kafka.formats import Field, Format, Side, avro
 from dbt.adapters.upsert_kafka.kafka_client import schema_registry
 from dbt.adapters.upsert_kafka.options import ModelOptions
-from dbt.adapters.upsert_kafka.sql import quote_identifier
+from dbt.adapters.upsert_kafka.sql import let, quote_identifier, quote_literal
 
 KEY, VALUE, PARTITION, HEADERS, TIMESTAMP = "key", "value", "partition", "headers", "timestamp"
 NULL_KEY, IS_DELETED, SEQUENCE = "null_key", "is_deleted", "sequence"
 KEY_HASH, SIZE = "key_hash", "size"
 ROW_HASHES = "row_hash_1", "row_hash_2"
 """128 bits, see `hashes`."""
+MASKED = "(masked)"
+"""Shown instead of the value of a column of plan_mask."""
 
 # Options that don't change the encoded bytes: older schemas that can be decoded, the registry, the handling of errors.
 _NOT_IN_THE_BYTES = {
@@ -45,6 +47,8 @@ class Records:
     value_format: Format
     columns: tuple[str, ...]
     """The decoded columns, in the order of the SELECT."""
+    mask: frozenset[str] = frozenset()
+    """Columns (plan_mask, lower case) whose values are not shown."""
 
     def problems(self) -> list[str]:
         """The columns that the formats can't encode, one sentence each."""
@@ -53,8 +57,12 @@ class Records:
 
     def prepared(self, registry: Mapping[str, Any], writes: bool) -> Records:
         """Add what the schema registry provides. Called before `encode` and `decode`."""
+        # A run that is refused because of one side must not register a schema of the other.
+        if writes and self.key.fields:
+            self.key_format.check(self.key, registry)
+        value = self.value_format.prepare(self.value, registry, writes)
         key = self.key_format.prepare(self.key, registry, writes) if self.key.fields else self.key
-        return replace(self, key=key, value=self.value_format.prepare(self.value, registry, writes))
+        return replace(self, key=key, value=value)
 
     def prepared_to_read(self, registry: Mapping[str, Any]) -> Records:
         """The same for messages of other writers. Called before `decode`."""
@@ -152,11 +160,27 @@ class Records:
 
     def show_key(self) -> Column:
         """The key as JSON, for messages."""
-        return _shown(self.key_format, self.key, KEY)
+        return self._shown(self.key_format, self.key, KEY)
 
     def show_value(self, column: str) -> Column:
         """The value as JSON, for messages. A value that can't be decoded is shown unchanged."""
-        return _shown(self.value_format, self.value, column)
+        return self._shown(self.value_format, self.value, column)
+
+    def masks(self, side: Side) -> bool:
+        """Whether the side has a column of `mask`."""
+        return any(field.column.lower() in self.mask for field in side.fields)
+
+    def _shown(self, form: Format, side: Side, column: str) -> Column:
+        decoded = form.decode(side.lenient(), column)
+        if not self.masks(side):
+            return F.expr(f"coalesce(to_json({decoded}), CAST({column} AS STRING))")
+        members = (
+            f"{quote_literal(f.column)}, "
+            + (quote_literal(MASKED) if f.column.lower() in self.mask else f"d.{quote_identifier(f.column)}")
+            for f in side.fields
+        )
+        masked = let("d", decoded, f"named_struct({', '.join(members)})")
+        return F.expr(f"CASE WHEN {decoded} IS NOT NULL THEN to_json({masked}) ELSE {quote_literal(MASKED)} END")
 
     def key_layout(self) -> str:
         """Everything that the bytes of a key depend on, as JSON."""
@@ -194,11 +218,8 @@ def layout(options: ModelOptions, topic: str, schema: StructType) -> Records:
         key_format=formats.get(options.key_format),
         value_format=formats.get(options.value_format),
         columns=tuple(f.name for f in kept),
+        mask=frozenset(name.lower() for name in options.plan_mask),
     )
-
-
-def _shown(form: Format, side: Side, column: str) -> Column:
-    return F.expr(f"coalesce(to_json({form.decode(side.lenient(), column)}), CAST({column} AS STRING))")
 
 
 def expression_problems(options: ModelOptions, rows: DataFrame) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
 from dbt.adapters.upsert_kafka.formats import ParsedFormat, Role, Side
-from dbt.adapters.upsert_kafka.kafka_client.schema_registry import RegistrySettings, Schema, SchemaRegistry, connect
+from dbt.adapters.upsert_kafka.kafka_client.schema_registry import Reference, RegistrySettings, Schema, SchemaRegistry, connect
 
 # Set by `prepare`, not by users.
 SCHEMA_ID, SCHEMAS = "schema_id", "schemas"
@@ -43,12 +43,9 @@ class RegisteredFormat(ParsedFormat):
     def problems_of_schema(self, side: Side) -> list[str]:
         """The problems of the options that concern the schema, one sentence each."""
         given, family = side.options.get("schema"), self.name.replace("-", "_")
-        if given and not self.same_shape(given, self.derived_schema(side)):
-            problem = (
-                f"{side.role}_{family}_schema does not describe the columns of the {side.role}. Remove it, or use this "
-                f"schema, in which you may change the names of records and the documentation: {self.derived_schema(side)}"
-            )
-            return [problem]
+        # A schema with references is compared in `prepare`, when the schemas that it refers to are known.
+        if given and not side.options.get("schema_references") and not self.same_shape(given, self.derived_schema(side)):
+            return [self._other_columns(side)]
         strategy = side.options.get("subject_name_strategy", BY_TOPIC)
         if strategy != BY_TOPIC and not side.options.get("subject") and not (given and self.record_name(given)):
             problem = (
@@ -58,17 +55,36 @@ class RegisteredFormat(ParsedFormat):
             return [problem]
         return []
 
+    def _other_columns(self, side: Side) -> str:
+        return (
+            f"{side.role}_{self.name.replace('-', '_')}_schema does not describe the columns of the {side.role}. Remove it, or "
+            f"use this schema, in which you may change the names of records and the documentation: {self.derived_schema(side)}"
+        )
+
+    def check(self, side: Side, registry: Mapping[str, Any]) -> None:
+        client, subject, schema, _ = self._found(side, registry)
+        self._schema_id(client, subject, schema, side, writes=False)
+
     def prepare(self, side: Side, registry: Mapping[str, Any], writes: bool) -> Side:
+        client, subject, schema, whole = self._found(side, registry)
+        schema_id = self._schema_id(client, subject, schema, side, writes)
+        known = {**client.schemas(subject), schema_id: whole}
+        return replace(side, options={**side.options, SCHEMA_ID: schema_id, SCHEMAS: known})
+
+    def _found(self, side: Side, registry: Mapping[str, Any]) -> tuple[SchemaRegistry, str, Schema, str]:
+        """The registry, the subject, the schema of the columns, and its text with what it refers to."""
         client = connect(RegistrySettings.of(registry, side.options))
         subject = subject_of(side.topic, side.role, side.options, self.record_name)
-        schema = Schema(side.options.get("schema") or self.derived_schema(side), self.schema_type)
-        schema_id = self._schema_id(client, subject, schema, side, writes)
-        known = {**client.schemas(subject), schema_id: schema.text}
-        return replace(side, options={**side.options, SCHEMA_ID: schema_id, SCHEMAS: known})
+        references = tuple(Reference(**reference) for reference in side.options.get("schema_references") or ())
+        schema = Schema(side.options.get("schema") or self.derived_schema(side), self.schema_type, references)
+        whole = client.whole(subject, schema)
+        if references and not self.same_shape(whole, self.derived_schema(side)):
+            raise SchemaRegistryError(f"Topic '{side.topic}': {self._other_columns(side)}. Nothing was written")
+        return client, subject, schema, whole
 
     def _schema_id(self, client: SchemaRegistry, subject: str, schema: Schema, side: Side, writes: bool) -> int:
         if side.options.get("use_latest_version"):
-            return self._latest_id(client, subject, schema)
+            return self._latest_id(client, subject, schema, side)
         if not side.options.get("auto_register", True):
             found = client.find(subject, schema)
             if found is None:
@@ -84,16 +100,16 @@ class RegisteredFormat(ParsedFormat):
             client.check(subject, schema)
         return UNREGISTERED if found is None else found
 
-    def _latest_id(self, client: SchemaRegistry, subject: str, schema: Schema) -> int:
-        known = client.schemas(subject)
+    def _latest_id(self, client: SchemaRegistry, subject: str, schema: Schema, side: Side) -> int:
+        known = client.versions(subject)
         where = f"Schema registry {client.settings.urls[0]}: subject '{subject}'"
         if not known:
             raise SchemaRegistryError(
                 f"{where} has no version, and use_latest_version is true. Nothing was written. "
                 f"Register this schema: {schema.text}"
             )
-        latest, text = list(known.items())[-1]
-        if not self.same_shape(text, schema.text):
+        latest, registered = list(known.items())[-1]
+        if not self.same_shape(client.whole(subject, registered), self.derived_schema(side)):
             raise SchemaRegistryError(
                 f"{where}: its latest version does not describe the columns of this model, and use_latest_version is true. "
                 f"Nothing was written. Change the columns, or register this schema: {schema.text}"

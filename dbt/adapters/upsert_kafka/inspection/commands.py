@@ -11,8 +11,8 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka.errors import StateError, UpsertKafkaError
+from dbt.adapters.upsert_kafka.formats.decode import Decoder, shown
 from dbt.adapters.upsert_kafka.inspection import show
-from dbt.adapters.upsert_kafka.inspection.decode import Decoder, shown
 from dbt.adapters.upsert_kafka.inspection.project import Project, ProjectModel, load
 from dbt.adapters.upsert_kafka.inspection.records import Reader, Selection, Shown
 from dbt.adapters.upsert_kafka.kafka_client import groups, topics

@@ -18,7 +18,7 @@ from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.formats import records
 from dbt.adapters.upsert_kafka.formats.avro import avro_schema
 from dbt.adapters.upsert_kafka.formats.avro_confluent import subject_of
-from dbt.adapters.upsert_kafka.inspection.decode import Decoder
+from dbt.adapters.upsert_kafka.formats.decode import Decoder
 from dbt.adapters.upsert_kafka.inspection.spark_types import parse_type
 from dbt.adapters.upsert_kafka.kafka_client import schema_registry
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings

@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import UnsupportedCodecError
 
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.inspection.decode import Decoder, as_json, shown
+from dbt.adapters.upsert_kafka.formats.decode import Decoder, as_json, shown
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 
 

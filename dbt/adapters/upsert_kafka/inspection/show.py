@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dbt.adapters.upsert_kafka.inspection.decode import as_json
+from dbt.adapters.upsert_kafka.formats.decode import as_json
 
 
 def is_terminal() -> bool:

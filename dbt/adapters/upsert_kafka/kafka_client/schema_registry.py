@@ -9,13 +9,14 @@ import json
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import requests
 
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
+from dbt.adapters.upsert_kafka.kafka_client.schema_references import AVRO, inlined
 
 SETTINGS = (
     "url",
@@ -33,15 +34,26 @@ _MAX_REASON_LENGTH = 400
 
 
 @dataclass(frozen=True)
+class Reference:
+    """A schema of another subject, and the name under which a schema refers to it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
 class Schema:
     """A schema as the registry stores it."""
 
     text: str
-    type: str = "AVRO"
+    type: str = AVRO
+    references: tuple[Reference, ...] = ()
 
-    def body(self) -> dict[str, str]:
+    def body(self) -> dict[str, Any]:
         """The registry's JSON. AVRO is the default, and registries before Confluent 5.5 know nothing else."""
-        return {"schema": self.text} | ({} if self.type == "AVRO" else {"schemaType": self.type})
+        kind = {} if self.type == AVRO else {"schemaType": self.type}
+        return {"schema": self.text, **kind} | ({"references": list(map(asdict, self.references))} if self.references else {})
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,7 @@ class SchemaRegistry:
     def __init__(self, settings: RegistrySettings) -> None:
         self.settings = settings
         self._ids: dict[tuple[str, Schema], int] = {}
+        self._referenced: dict[tuple[str, int], Schema] = {}
 
     def find(self, subject: str, schema: Schema) -> int | None:
         """The id of the schema under the subject; None if it is not registered there."""
@@ -124,7 +137,7 @@ class SchemaRegistry:
         """
         if (found := self.find(subject, schema)) is not None:
             return found
-        is_new = compatibility is not None and not self.schemas(subject)
+        is_new = compatibility is not None and not self.versions(subject)
         status, answer = self._request("POST", f"/subjects/{quote(subject, safe='')}/versions", schema.body())
         if status == _CONFLICT:
             raise self._incompatible(subject, str(answer.get("message", "")))
@@ -136,6 +149,44 @@ class SchemaRegistry:
         return self._ids[subject, schema]
 
     def schemas(self, subject: str) -> dict[int, str]:
+        """The texts of all versions of the subject by schema id. Avro schemas stand by themselves, because readers need them."""
+        found = self.versions(subject)
+        return {i: self.whole(subject, schema) if schema.type == AVRO else schema.text for i, schema in found.items()}
+
+    def whole(self, subject: str, schema: Schema) -> str:
+        """The text of a schema of the subject, with the definitions of the schemas that it refers to."""
+        if not schema.references:
+            return schema.text
+        try:
+            return inlined(schema.type, schema.text, self._texts(subject, schema))
+        except ValueError as error:
+            raise SchemaRegistryError(
+                f"Schema registry {self.settings.urls[0]}: the schema of subject '{subject}' has references that can't be "
+                f"resolved: {str(error)[:_MAX_REASON_LENGTH]}. Nothing was written. Check schema_references of the format."
+            ) from error
+
+    def _texts(self, subject: str, schema: Schema) -> dict[str, str]:
+        """The texts of the schemas to which a schema refers, directly or through others, by their names."""
+        found: dict[str, str] = {}
+        for reference in schema.references:
+            other = self._version(subject, reference)
+            found |= {**self._texts(subject, other), reference.name: other.text}
+        return found
+
+    def _version(self, subject: str, reference: Reference) -> Schema:
+        place = (reference.subject, reference.version)
+        if place not in self._referenced:
+            status, answer = self._request("GET", f"/subjects/{quote(reference.subject, safe='')}/versions/{reference.version}")
+            if _is_missing(status, answer):
+                raise SchemaRegistryError(
+                    f"Schema registry {self.settings.urls[0]}: the schema of subject '{subject}' refers to version "
+                    f"{reference.version} of subject '{reference.subject}', which the registry does not have. Nothing was "
+                    "written. Register it, or change schema_references of the format."
+                )
+            self._referenced[place] = _schema(self._checked(status, answer, reference.subject))
+        return self._referenced[place]
+
+    def versions(self, subject: str) -> dict[int, Schema]:
         """All versions of the subject by schema id; empty if the subject does not exist."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
         status, versions = self._request("GET", path)
@@ -145,7 +196,7 @@ class SchemaRegistry:
         for version in self._checked(status, versions, subject):
             status, answer = self._request("GET", f"{path}/{version}")
             answer = self._checked(status, answer, subject)
-            found[int(answer["id"])] = str(answer["schema"])
+            found[int(answer["id"])] = _schema(answer)
         return found
 
     def _incompatible(self, subject: str, reason: str) -> SchemaRegistryError:
@@ -199,6 +250,11 @@ class SchemaRegistry:
             f"Schema registry {', '.join(self.settings.urls)} did not answer ({_cause(failure)}): "
             "check schema_registry.url in the profile, its certificate (ssl_truststore_location), and the network"
         )
+
+
+def _schema(answer: Mapping[str, Any]) -> Schema:
+    references = [Reference(str(r["name"]), str(r["subject"]), int(r["version"])) for r in answer.get("references") or []]
+    return Schema(str(answer["schema"]), str(answer.get("schemaType") or AVRO), tuple(references))
 
 
 def _is_missing(status: int, answer: Any) -> bool:

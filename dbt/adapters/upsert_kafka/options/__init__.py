@@ -65,9 +65,11 @@ class ModelOptions:
     on_null_key: str | None = None
     foreign_keys: str | None = None
     trigger: str | None = None
+    trigger_interval: timedelta | None = None
     checkpoint_location: str | None = None
     watermark: dict[str, timedelta] = field(default_factory=dict)
     exclude_columns: tuple[str, ...] = ()
+    plan_mask: tuple[str, ...] = ()
     partitions: int | None = None
     replication_factor: int | None = None
     topic_config: dict[str, str] = field(default_factory=dict)
@@ -117,7 +119,7 @@ def check_columns(options: ModelOptions, model_name: str, columns: Sequence[str]
     excluded = {c.lower() for c in options.exclude_columns}
     problems = [
         f"{option}: the SELECT has no column {name}, its columns are {', '.join(columns)}{_hint(name, known)}"
-        for option in ("unique_key", "sequence_by", "exclude_columns")
+        for option in ("unique_key", "sequence_by", "exclude_columns", "plan_mask")
         for name in getattr(options, option)
         if name.lower() not in known
     ]

@@ -23,7 +23,7 @@ from dbt.adapters.upsert_kafka.options.table import (
     Need,
     Option,
 )
-from dbt.adapters.upsert_kafka.options.values import plain
+from dbt.adapters.upsert_kafka.options.values import ValueType, choice, plain, unknown_avro_type
 
 GROUP_ID = "properties group.id"
 _BY_NAME = {o.name: o for o in OPTIONS}
@@ -90,7 +90,7 @@ class _Check:
         """Parse one value. The same option may be set in two places, but not to different values."""
         known, assignment = setting.known, f"{setting.place}={shown(setting.raw, setting.known.secret)}"
         try:
-            value = plain(setting.raw) if isinstance(known, ClientProperty) else known.type.parse(setting.raw)
+            value = plain(setting.raw) if isinstance(known, ClientProperty) else self._type(known).parse(setting.raw)
         except ValueError as e:
             self._add_problem(assignment, str(e))
             self.failed.add(known.name)
@@ -103,6 +103,11 @@ class _Check:
         self.places.setdefault(known.name, setting.place)
         self.assignments.setdefault(known.name, assignment)
         self.parsed[known] = value
+
+    def _type(self, known: Option | SideOption) -> ValueType:
+        """The type of an option, with those of its values that this materialization takes."""
+        allowed = known.values_on.get(self.materialization) if isinstance(known, Option) else None
+        return choice(*allowed, because=f" with materialized='{self.materialization}'") if allowed else known.type
 
     def _split_partitioner(self) -> None:
         """Read a class name in `sink_partitioner` (Flink) as `custom` and `sink_partitioner_class` (Huawei DLI)."""
@@ -245,6 +250,13 @@ class _Check:
         if "map_null_key_literal" in options and options.get("map_null_key_mode") != "LITERAL":
             literal = self.assignments[ordered["map_null_key_literal"].name]
             self._add_problem(literal, f"needs {table.underscored(format_)}_map_null_key_mode=LITERAL")
+        if "schema_references" in options and "schema" not in options:
+            references = self.assignments[ordered["schema_references"].name]
+            self._add_problem(references, f"needs {side}_{table.underscored(format_)}_schema, which refers to them")
+        alone = options.get("schema") if format_ == "avro-confluent" and "schema_references" not in options else None
+        if alone and (unknown := unknown_avro_type(alone)):
+            problem = f"must be an Avro schema: type {unknown} is unknown. If another subject has it, name it in {side}_"
+            self._add_problem(self.assignments[ordered["schema"].name], f"{problem}avro_confluent_schema_references")
         return options
 
     def _side_options(self) -> dict[SideOption, Any]:

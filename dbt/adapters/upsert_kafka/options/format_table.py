@@ -140,6 +140,15 @@ FORMAT_OPTIONS: tuple[FormatOption, ...] = (
     ),
     FormatOption(
         _REGISTERED,
+        "schema-references",
+        t.REFERENCES,
+        "The schemas of other subjects that schema refers to: by the full name of a type (Avro) or by `$ref` (JSON Schema). The "
+        "profile's topic_prefix and topic_suffix do not apply to these subjects.",
+        on=SINKS,
+        per_side=True,
+    ),
+    FormatOption(
+        _REGISTERED,
         "schema-docs",
         t.BOOLEAN,
         "Derived schemas contain the descriptions of the model and its columns. A changed description is a new schema, whose id "

@@ -21,8 +21,8 @@ CDC_FORMATS = ("debezium-json", "canal-json")
 ROW_FORMATS = (*PLAIN_FORMATS, "raw")
 FORMATS = ROW_FORMATS + CDC_FORMATS
 
-BATCH, AVAILABLE_NOW = TRIGGERS = ("batch", "available-now")
-STREAMS = (AVAILABLE_NOW,)
+BATCH, AVAILABLE_NOW, CONTINUOUS = TRIGGERS = ("batch", "available-now", "continuous")
+STREAMS = (AVAILABLE_NOW, CONTINUOUS)
 NOT_IN_STREAMS = {
     "missing_keys": "a stream reads new events only and can't tell which keys are missing; delete keys with delete_when",
     "max_deletes": "a stream does not count the keys of the topic",
@@ -418,10 +418,19 @@ OPTIONS: tuple[Option, ...] = (
         "trigger",
         t.choice(*TRIGGERS),
         "When the model is computed. `batch`: each run computes the whole SELECT. `available-now`: a run reads the events that "
-        "are new since the last run, through `stream()`, and ends.",
+        "are new since the last run, through `stream()`, and ends. `continuous`: `upsert-kafka stream` publishes new events "
+        "until it is stopped; `dbt run` is as with `available-now`.",
         on=(UPSERT_KAFKA,),
         default_text="batch",
         value_needs={trigger: (Need("update_mode", ("upsert",)),) for trigger in STREAMS},
+    ),
+    Option(
+        "trigger_interval",
+        t.DURATION,
+        "How often a continuous stream publishes new events. 0 begins the next batch as soon as one has ended.",
+        on=(UPSERT_KAFKA,),
+        default_text="1 second",
+        needs=(Need("trigger", (CONTINUOUS,)),),
     ),
     Option(
         "checkpoint_location",
@@ -442,6 +451,12 @@ OPTIONS: tuple[Option, ...] = (
         "exclude_columns",
         t.COLUMNS,
         "Columns that are not published. Options (sequence_by, delete_when, headers, record_timestamp) may use them.",
+        on=SINKS,
+    ),
+    Option(
+        "plan_mask",
+        t.COLUMNS,
+        "Columns whose values are never shown: not in plans, not in the dry run, not as examples in messages of guards.",
         on=SINKS,
     ),
     Option(

@@ -43,6 +43,7 @@ class Limit:
         return f"{self.percent:g}%" if self.percent is not None else str(self.count)
 
 
+_A_REFERENCE = "must be a list of references such as {name: shop.Address, subject: addresses, version: 1}"
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 
 
@@ -301,8 +302,9 @@ def _avro_schema(value: Any) -> str:
         # Filled by parse_schema with the record, enum and fixed types of the schema.
         named: dict[str, Any] = {}
         parse_schema(json.loads(text), named)
-    except UnknownType as e:
-        problem = f"type {e} is unknown"
+    except UnknownType:
+        # `check` refuses it unless the type is one of schema_references.
+        return text
     except SchemaParseException as e:
         problem = str(e)
     except KeyError as e:
@@ -322,6 +324,28 @@ def _avro_schema(value: Any) -> str:
     raise ValueError(f"must be an Avro schema: {' '.join(problem.split())[:200]}")
 
 
+def unknown_avro_type(text: str) -> str | None:
+    """The name of the first type that an Avro schema uses and does not define."""
+    try:
+        parse_schema(json.loads(text))
+    except UnknownType as e:
+        return str(e)
+    return None
+
+
+def _references(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, (list, tuple)) or not value:
+        raise ValueError(_A_REFERENCE)
+    found = []
+    for item in value:
+        given = dict(item) if isinstance(item, Mapping) else {}
+        version = str(given.get("version"))
+        if set(given) != {"name", "subject", "version"} or not version.isdecimal() or int(version) < 1:
+            raise ValueError(_A_REFERENCE)
+        found.append({"name": _text(given["name"]), "subject": _text(given["subject"]), "version": int(version)})
+    return found
+
+
 def _json_schema(value: Any) -> str:
     """The schema as it was given, if it is a JSON object that describes an object."""
     text = _text(value)
@@ -338,6 +362,7 @@ TEXT = ValueType("string", _text)
 ANY_TEXT = ValueType("string", _any_text)
 AVRO_SCHEMA = ValueType("Avro schema (JSON)", _avro_schema)
 JSON_SCHEMA = ValueType("JSON Schema", _json_schema)
+REFERENCES = ValueType("list of `{name, subject, version}`", _references)
 SQL = ValueType("SQL expression", _sql)
 BOOLEAN = ValueType("true, false", _boolean)
 LIMIT = ValueType("count or percentage", _limit)

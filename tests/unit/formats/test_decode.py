@@ -9,7 +9,7 @@ from decimal import Decimal
 import fastavro
 import pytest
 
-from dbt.adapters.upsert_kafka.inspection.decode import Decoder, shown
+from dbt.adapters.upsert_kafka.formats.decode import Decoder, shown
 from dbt.adapters.upsert_kafka.inspection.spark_types import parse_type
 from dbt.adapters.upsert_kafka.sql import type_text
 

@@ -1,6 +1,6 @@
 """Keys and values of messages as text or objects for people: json, csv and raw are text, Avro is decoded with fastavro.
 
-Bytes that can't be decoded are shown as hexadecimal digits, never left out.
+Bytes that can't be decoded are shown as hexadecimal digits, never left out. Independent of Spark: `formats` decodes with Spark.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 import fastavro
 
+from dbt.adapters.upsert_kafka.formats import Format, Side, avro
+from dbt.adapters.upsert_kafka.formats.registered import HEADER_BYTES, SCHEMAS
+
 MAGIC = b"\x00"
-HEADER_BYTES = 5
-"""Of avro-confluent: a zero, and the schema's id."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,10 @@ class Decoder:
         text = plain_text(data)
         if self.format == "csv" or self.format == "raw":
             return text
+        is_framed = self.format == "json-schema-confluent" and data.startswith(MAGIC)
         try:
-            return json.loads(data)
+            # Decimal keeps the digits of the message.
+            return json.loads(data[HEADER_BYTES:] if is_framed else data, parse_float=Decimal)
         except ValueError:
             return text
 
@@ -57,6 +60,20 @@ class Decoder:
             return fastavro.schemaless_reader(io.BytesIO(body), schema, None)  # type: ignore[arg-type]
         except (EOFError, ValueError, IndexError, UnicodeDecodeError, OverflowError):
             return f"0x{data.hex()}"
+
+
+def decoder_of(form: Format, side: Side) -> Decoder:
+    """How the messages of one side are decoded.
+
+    Args:
+        side: prepared, if its format needs a schema registry.
+    """
+    if form.name == "avro":
+        return Decoder(form.name, schema=fastavro.parse_schema(json.loads(avro.avro_schema(side))))  # type: ignore[arg-type]
+    if form.name == "avro-confluent":
+        known = side.options.get(SCHEMAS) or {}
+        return Decoder(form.name, registered={number: fastavro.parse_schema(json.loads(text)) for number, text in known.items()})
+    return Decoder(form.name)
 
 
 def plain_text(data: bytes) -> str:
