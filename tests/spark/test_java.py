@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dbt.adapters.upsert_kafka import java
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import JarsNotFoundError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.spark.settings import INSIDE_SPARK, kafka_jars
 
 PINNED = kafka_jars("4.0.0")
@@ -40,3 +40,13 @@ def test_unlisted_jar_is_refused(jars: list[Path]) -> None:
 
 def test_unlisted_version_is_accepted(jars: list[Path]) -> None:
     java.check_sums("spark-kafka", kafka_jars("4.9.9"), [jars[0].rename(jars[0].with_name("spark-avro_2.13-4.9.9.jar"))])
+
+
+def test_repository_that_can_not_be_reached_is_not_one_that_lacks_the_jar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1")
+    with pytest.raises(UpsertKafkaError, match=r"not be downloaded from https://\S+: java\.net\.\w+.*Java's proxy") as error:
+        java.fetch_files("jars", ["org.tukaani:xz:1.10"])
+    assert not isinstance(error.value, JarsNotFoundError) and "\n" not in error.value.msg

@@ -24,6 +24,7 @@ BAD: dict[str, dict[str, Any]] = {
     "'bootstrap_servers' is missing": {"bootstrap_servers": ""},
     "'bootstrap_servers' is 'broker': must be 'embedded' or a list host:port,host:port": {"bootstrap_servers": "broker"},
     "'bootstrap_servers' is 'a:99999'": {"bootstrap_servers": "a:99999"},
+    "'master' is 'lcoal[2]': must be local, local[n], spark://host:port, yarn or k8s://": {"master": "lcoal[2]"},
     "'master' and 'remote' exclude each other": {"master": "local[2]", "remote": "sc://a:15002"},
     "'remote' is 'a:15002': must begin with sc://": {"remote": "a:15002"},
     "'method' is 'thrift': topics are written through Spark's DataFrames, and Thrift, HTTP and ODBC carry SQL text only": {

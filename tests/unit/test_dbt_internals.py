@@ -21,7 +21,8 @@ from dbt.config.runtime import RuntimeConfig
 from dbt.context import providers
 from dbt.contracts.graph.nodes import ModelNode
 from dbt.parser.schemas import ModelPatchParser
-from dbt.task import run
+from dbt.task import init, run
+from dbt_common.events.functions import get_stdout_config
 
 from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.impl import UpsertKafkaAdapter
@@ -134,3 +135,27 @@ def test_macro_resolver_is_the_manifest() -> None:
     assert list(dbt_internals.manifest_nodes(adapter)) == [1]
     adapter.get_macro_resolver = lambda: None
     assert list(dbt_internals.manifest_nodes(adapter)) == []
+
+
+def test_init_asks_after_the_profile_of_this_adapter_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = inspect.getsource(init.InitTask.create_profile_from_target)
+    called = "load_plugin(adapter)" in source and "self.create_profile_from_profile_template(profile_template, " in source
+    assert called, f"dbt init calls create_profile_from_profile_template elsewhere. {MOVED}"
+    monkeypatch.setattr(init.InitTask, "create_profile_from_profile_template", lambda *_: None)
+    monkeypatch.delattr(init.InitTask, "_upsert_kafka_asks", raising=False)
+    calls: list[str] = []
+    dbt_internals.after_profile_of_init("upsert_kafka", lambda: calls.append("asked"))
+    create: Any = init.InitTask.create_profile_from_profile_template
+    create(None, {"fixed": {"type": "spark"}}, "shop")
+    create(None, {"fixed": {"type": "upsert_kafka"}}, "shop")
+    assert calls == ["asked"]
+
+
+def test_stack_trace_is_left_to_the_log_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "fire_event(MainStackTrace(" in inspect.getsource(requires.postflight), f"dbt prints it elsewhere. {MOVED}"
+    stdout, file = (SimpleNamespace(name=name, filter=lambda _: True) for name in (dbt_internals.STDOUT_LOG, "file_log"))
+    assert f'name="{stdout.name}"' in inspect.getsource(get_stdout_config), f"the logger has another name. {MOVED}"
+    monkeypatch.setattr(dbt_internals, "get_event_manager", lambda: SimpleNamespace(loggers=[stdout, file]))
+    dbt_internals.hide_stack_trace()
+    trace, error = (SimpleNamespace(info=SimpleNamespace(name=name)) for name in ("MainStackTrace", "MainEncounteredError"))
+    assert (stdout.filter(trace), stdout.filter(error), file.filter(trace)) == (False, True, True)

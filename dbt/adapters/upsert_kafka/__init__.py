@@ -1,7 +1,9 @@
 from dbt.adapters.base import AdapterPlugin
 
+from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.impl import UpsertKafkaAdapter
+from dbt.adapters.upsert_kafka.operations import project_setup
 from dbt.include import upsert_kafka
 
 Plugin = AdapterPlugin(
@@ -10,3 +12,5 @@ Plugin = AdapterPlugin(
     include_path=upsert_kafka.PACKAGE_PATH,
     dependencies=["spark"],
 )
+
+dbt_internals.after_profile_of_init(UpsertKafkaAdapter.ConnectionManager.TYPE, project_setup.ask_about_json)

@@ -12,20 +12,24 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from multiprocessing.context import SpawnContext
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
 from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from pyspark.errors import PySparkException
 
+from dbt.adapters.upsert_kafka import dbt_internals, progress
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.dbt_internals import ConnectionManagerHooks
 from dbt.adapters.upsert_kafka.errors import lacks
-from dbt.adapters.upsert_kafka.spark import session
+from dbt.adapters.upsert_kafka.spark import session, table_formats
+from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.spark.restoring_session import NOT_FOUND, RestoringSession, missing_relation
+from dbt.adapters.upsert_kafka.spark.row_counter import TagRowCounter
 from dbt.adapters.upsert_kafka.sql import split_statements
 
 if TYPE_CHECKING:
@@ -58,11 +62,21 @@ class MissingRelations(Protocol):
         """Why it does not exist and what to do; None if that is not known."""
 
 
-def handle_sigterm_like_ctrl_c() -> None:
-    """On Ctrl-C dbt cancels the running models, and transactions are aborted. SIGTERM alone would leave them to time out."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+def end_on_signals() -> None:
+    """Let SIGTERM end a command as Ctrl-C does, both without a stack trace.
+
+    On Ctrl-C dbt cancels the running models, and transactions are aborted. SIGTERM alone would leave them to time out.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number, default in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is default:
+            signal.signal(number, _end)
+
+
+def _end(number: int, _: object) -> NoReturn:
+    dbt_internals.hide_stack_trace()
+    raise KeyboardInterrupt(f"{signal.Signals(number).name}: the command was stopped.")
 
 
 class SessionHandle:
@@ -77,6 +91,7 @@ class SessionHandle:
         self._frame: DataFrame | None = None
         self._rows: Iterator[Row] | None = None
         self._fetched_rows: int | None = None
+        self.row_counter = TagRowCounter(self.tag)
 
     @property
     def spark(self) -> SparkSession:
@@ -88,6 +103,7 @@ class SessionHandle:
             if not self.credentials.remote:
                 # A tag of the SparkSession would be visible to this thread only, but another thread cancels.
                 self._spark.sparkContext.addJobTag(self.tag)
+                self.row_counter.attach(self._spark)
         return self._spark
 
     def cursor(self) -> SessionHandle:
@@ -138,10 +154,15 @@ class SessionHandle:
 
     def _cancel_until_closed(self) -> None:
         while (spark := self._spark) is not None:
-            if self.credentials.remote:
-                spark.interruptAll()
-            else:
-                spark.sparkContext.cancelJobsWithTag(self.tag)
+            try:
+                if self.credentials.remote:
+                    spark.interruptAll()
+                else:
+                    spark.sparkContext.cancelJobsWithTag(self.tag)
+            except (*SPARK_ERRORS, OSError) as error:
+                # A signal for the whole process group also stops Spark, and its jobs.
+                logger.debug(f"Jobs were not cancelled, Spark has stopped: {error!r}")
+                return
             time.sleep(CANCEL_INTERVAL_SECONDS)
 
     def rollback(self) -> None:
@@ -149,6 +170,7 @@ class SessionHandle:
 
     def close(self) -> None:
         self._frame, self._rows, self._spark = None, None, None
+        self.row_counter.attach(None)
 
     def _counted(self, rows: list[Row]) -> list[Row]:
         self._fetched_rows = len(rows)
@@ -183,6 +205,18 @@ def error_line(error: BaseException) -> str:
     return _STACK_OR_PLAN.split(text.strip(), maxsplit=1)[0].strip()
 
 
+def _label(connection: str) -> str:
+    """What progress shows for a connection, which dbt names after a node or after what it needs for itself.
+
+    >>> _label("model.shop.orders.v2"), _label("test.shop.unique_orders_id.5a1f"), _label("list_None_shop")
+    ('orders.v2', 'unique_orders_id', 'catalog')
+    """
+    kind, *parts = connection.split(".")
+    if len(parts) < 2:
+        return "catalog" if kind.startswith(("list_", "create_", "drop_")) else f"dbt {kind}"
+    return ".".join(parts[1:2] if kind == "test" else parts[1:])
+
+
 class UpsertKafkaConnectionManager(ConnectionManagerHooks):
     """Runs SQL on the Spark of this process."""
 
@@ -197,15 +231,27 @@ class UpsertKafkaConnectionManager(ConnectionManagerHooks):
             connection.state = ConnectionState.OPEN
         return connection
 
+    def __init__(self, profile: Any, mp_context: SpawnContext) -> None:
+        super().__init__(profile, mp_context)
+        progress.configure(lines=dbt_internals.wants_progress(profile), colors=dbt_internals.uses_colors(profile))
+
     @contextmanager
     def exception_handler(self, sql: str) -> Iterator[None]:
         try:
-            yield
+            with self._shown():
+                yield
         except DbtRuntimeError:
             raise
         except Exception as error:  # Py4J's and Spark's errors have no common base
             logger.debug(f"Error while running:\n{sql}\n{traceback.format_exc()}")
-            raise DbtDatabaseError(self._explained(error) or error_line(error)) from error
+            raise DbtDatabaseError(self._explained(error) or table_formats.explain(error) or error_line(error)) from error
+
+    def _shown(self) -> AbstractContextManager[None]:
+        """Shows the node of this thread as an activity."""
+        connection = self.get_if_exists()
+        if connection is None or connection.handle is None:
+            return nullcontext()
+        return progress.activity(_label(connection.name or ""), connection.handle.row_counter)
 
     def _explained(self, error: Exception) -> str | None:
         """The message about a relation of this project that does not exist; None for other errors."""

@@ -30,6 +30,7 @@ TOPIC_DEFAULTS = ("partitions", "replication_factor", "config")
 # dbt adds these fields to every target.
 DBT_FIELDS = ("type", "threads", "priority")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+MASTER = re.compile(r"local(\[|-cluster\[|$)|spark://|yarn|k8s://")
 
 
 def is_server_list(servers: str) -> bool:
@@ -194,6 +195,8 @@ def _problems(data: dict[str, Any]) -> list[str]:
     servers = data.get("bootstrap_servers")
     if isinstance(servers, str) and servers and servers != EMBEDDED and not is_server_list(servers):
         problems.append(f"'bootstrap_servers' is '{servers}': must be '{EMBEDDED}' or a list host:port,host:port")
+    if isinstance(data.get("master"), str) and not MASTER.match(data["master"]):
+        problems.append(f"'master' is '{data['master']}': must be local, local[n], spark://host:port, yarn or k8s://…")
     if data.get("master") and data.get("remote"):
         problems.append("'master' and 'remote' exclude each other: 'remote' is a Spark Connect server, remove one of them")
     if data.get("file_format") not in (None, *FILE_FORMATS):

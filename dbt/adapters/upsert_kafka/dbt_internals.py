@@ -6,6 +6,7 @@ release of dbt moved one of these parts.
 
 from __future__ import annotations
 
+import logging
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
@@ -17,6 +18,7 @@ from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.relation import RelationConfig
 from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt.adapters.spark.impl import SparkAdapter
+from dbt_common.events.event_manager_client import get_event_manager
 from dbt_common.invocation import get_invocation_id
 
 from dbt.adapters.upsert_kafka.__version__ import version
@@ -24,19 +26,29 @@ from dbt.adapters.upsert_kafka.__version__ import version
 __all__ = [
     "ConnectionManagerHooks",
     "SparkAdapterHooks",
+    "after_profile_of_init",
     "call_python_model",
+    "command_of",
     "declare_enforced_constraints",
+    "hide_stack_trace",
     "invocation_id",
     "is_deferred_run",
     "is_partial_run",
     "log_code_execution",
     "manifest_nodes",
+    "multi_option",
     "node_of",
+    "stdout_handlers",
     "target_name",
+    "uses_colors",
     "variables",
     "view_text",
+    "wants_progress",
     "without_ref_filter",
 ]
+
+STDOUT_LOG = "stdout_log"
+"""dbt's name of the logger that writes to the terminal."""
 
 # log_code_execution
 # Why: `submit_python_job` of dbt's base adapter logs the code and its duration with this decorator. An override must do the same.
@@ -106,6 +118,18 @@ def is_deferred_run(config: Any) -> bool:
     Missing: an adapter sees this flag only as an attribute of `config.args`.
     """
     return bool(getattr(getattr(config, "args", None), "defer", False))
+
+
+def command_of(config: Any) -> str:
+    """The dbt command, such as `run` or `test`; empty if it is not known.
+
+    Args:
+        config: as for `is_partial_run`.
+
+    Why: Spark starts while dbt parses the project, if the command needs it.
+    Missing: an adapter sees the command only as an attribute of `config.args`.
+    """
+    return str(getattr(getattr(config, "args", None), "which", ""))
 
 
 def without_ref_filter(relation: BaseRelation) -> BaseRelation:
@@ -194,6 +218,17 @@ def variables(config: Any) -> dict[str, Any]:
     return found | dict(config.cli_vars)
 
 
+def multi_option() -> Any:
+    """The class of click options such as --select, which take several values after one flag.
+
+    Why: the selection of `upsert-kafka stream` is written as that of dbt's commands.
+    Missing: click has options with a fixed number of values only, and dbt does not document its class.
+    """
+    from dbt.cli.options import MultiOption
+
+    return MultiOption
+
+
 def target_name(config: Any) -> str:
     """The name of the profile's target.
 
@@ -201,3 +236,72 @@ def target_name(config: Any) -> str:
     Missing: the profile that an adapter gets is not documented, and credentials don't know their own name.
     """
     return str(config.target_name)
+
+
+def after_profile_of_init(adapter_type: str, call: Callable[[], None]) -> None:
+    """Call a function in `dbt init` after the questions for a profile of this adapter, in the folder of the project.
+
+    Why: some answers belong to dbt_project.yml.
+    Missing: an adapter's profile_template.yml writes to profiles.yml only. Without dbt-core, there is no `dbt init`.
+    """
+    init = sys.modules.get("dbt.task.init")
+    if init is None or hasattr(init.InitTask, "_upsert_kafka_asks"):
+        return
+    create_profile = init.InitTask.create_profile_from_profile_template
+
+    def create_profile_and_call(task: Any, profile_template: dict[str, Any], profile_name: str) -> None:
+        create_profile(task, profile_template, profile_name)
+        if profile_template.get("fixed", {}).get("type") == adapter_type:
+            call()
+
+    init.InitTask._upsert_kafka_asks = True
+    init.InitTask.create_profile_from_profile_template = create_profile_and_call
+
+
+def hide_stack_trace() -> None:
+    """Leave the stack trace of the exception that ends this command to dbt's log file.
+
+    Why: dbt prints one for each exception that is not its own, also for KeyboardInterrupt.
+    Missing: commands have no other way to end early, and dbt has no flag for it.
+    """
+    for event_logger in get_event_manager().loggers:
+        if event_logger.name == STDOUT_LOG:
+            event_logger.filter = _without_stack_trace(event_logger.filter)
+
+
+def _without_stack_trace(shown: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda message: message.info.name != "MainStackTrace" and shown(message)
+
+
+def stdout_handlers() -> list[logging.StreamHandler[Any]]:
+    """The handlers that write dbt's log lines to the terminal.
+
+    Why: lines that show progress on the same terminal must be erased before, and drawn again after, a log line.
+    Missing: dbt has no hook before a line is written, and does not document the name of the logger.
+    """
+    return [handler for handler in logging.getLogger(STDOUT_LOG).handlers if isinstance(handler, logging.StreamHandler)]
+
+
+def wants_progress(config: Any) -> bool:
+    """Whether the user reads the output of this command: no --quiet, and text as log format.
+
+    Args:
+        config: as for `is_partial_run`.
+
+    Why: scripts must not get lines that are for people.
+    Missing: an adapter sees these flags only as attributes of `config.args`.
+    """
+    arguments = getattr(config, "args", None)
+    return not getattr(arguments, "quiet", False) and str(getattr(arguments, "log_format", None) or "default").lower() != "json"
+
+
+def uses_colors(config: Any) -> bool:
+    """Whether --use-colors is set, which is the default.
+
+    Args:
+        config: as for `is_partial_run`.
+
+    Why: progress has the colours of dbt's own lines.
+    Missing: as for `wants_progress`.
+    """
+    return bool(getattr(getattr(config, "args", None), "use_colors", True))

@@ -63,9 +63,25 @@ def major_version() -> str:
     return str(_major(str(find_java())))
 
 
+def build() -> str:
+    """Identifies the Java that is used: what its file `release` says, or the output of `java -version`."""
+    java = str(find_java())
+    return _release(java) or _version(java)
+
+
 def _major(java: str) -> int | None:
-    match = re.search(r'version "(\d+)', _version(java))
+    match = re.search(r'^JAVA_VERSION="(\d+)', _release(java), re.MULTILINE) or re.search(r'version "(\d+)', _version(java))
     return int(match[1]) if match else None
+
+
+@cache
+def _release(java: str) -> str:
+    """The file `release` of the folder that contains bin/java; empty without one, for example if java is a script.
+
+    Reading it takes no time, while `java -version` starts a JVM.
+    """
+    file = Path(os.path.realpath(java)).parent.parent / "release"
+    return file.read_text(errors="replace") if file.is_file() else ""
 
 
 @cache
@@ -128,6 +144,13 @@ def _resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
         jars = Path(scratch) / "jars"
         if done.returncode != 0 or not jars.is_dir():
+            # Ivy's summary calls a jar "not found" too if the repository could not be asked.
+            if unreachable := _UNREACHABLE.search(done.stdout):
+                raise UpsertKafkaError(
+                    f"The jars of {name} ({', '.join(coordinates)}) could not be downloaded from {unreachable[1]}: "
+                    f"{unreachable[2]}. Check the network, Java's proxy settings and the certificates that Java trusts. Without "
+                    "network access set `jars:` in the profile."
+                )
             if absent := _NOT_FOUND.findall(done.stdout):
                 raise JarsNotFoundError(name, [f"{artifact}-{version}.jar" for artifact, version in dict.fromkeys(absent)])
             lines = [
@@ -157,6 +180,7 @@ def fetch_files(name: str, coordinates: Iterable[str]) -> list[Path]:
 
 # The summary at the end of Ivy's output: `:: org.apache.spark#spark-avro_2.13;4.3.0: not found`.
 _NOT_FOUND = re.compile(r":: [^#\s]+#([^;\s]+);([^:\s]+): not found")
+_UNREACHABLE = re.compile(r"Server access error at url (https?://[^/\s]+)\S* \((.+)\)")
 _JAR_COLONS = 2
 # Files without dependencies: Ivy does not read their POMs, because not every mirror has the parent POMs.
 _FILES_ONLY = (

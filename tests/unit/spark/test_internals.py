@@ -24,8 +24,10 @@ MOVED = f"pyspark {pyspark.__version__} moved it: adapt dbt/adapters/upsert_kafk
 def test_launch_jvm_finds_the_function_that_starts_the_gateway() -> None:
     start = getattr(SparkContext, "_ensure_initialized", None)
     assert start is not None, f"SparkContext has no _ensure_initialized. {MOVED}"
-    assert "conf" in inspect.signature(start).parameters, f"SparkContext._ensure_initialized takes no conf. {MOVED}"
-    assert "launch_gateway(conf)" in inspect.getsource(start), f"_ensure_initialized starts no JVM with its conf. {MOVED}"
+    assert "gateway" in inspect.signature(start).parameters, f"SparkContext._ensure_initialized takes no gateway. {MOVED}"
+    source = inspect.getsource(java_gateway.launch_gateway)
+    assert "Popen(command, **popen_kwargs)" in source, f"launch_gateway does not start its command with popen_kwargs. {MOVED}"
+    assert "./bin/spark-submit" in source, f"launch_gateway does not start spark-submit, which `launcher` replaces. {MOVED}"
 
 
 def test_jvm_process_finds_the_process_of_the_gateway() -> None:

@@ -1,8 +1,8 @@
 """The embedded broker: a real Apache Kafka that runs while a process of the project uses it.
 
 `ensure_running` starts it or finds it, from any number of threads and processes. The broker stops when the last of them has
-ended, even if it was killed. Its topics stay in `<project>/.upsert_kafka/broker`. Leaves to `node` how a server is configured and
-started.
+ended, even if it was killed; no process waits for that. Its topics stay in `<project>/.upsert_kafka/broker`. Leaves to `node`
+how a server is configured and started.
 
 Liveness is tracked with flock, not with pid files, so a killed process leaves no stale state:
 
@@ -14,7 +14,6 @@ Liveness is tracked with flock, not with pid files, so a killed process leaves n
 
 from __future__ import annotations
 
-import atexit
 import errno
 import fcntl
 import subprocess
@@ -106,9 +105,6 @@ def stop(project_dir: Path | None = None) -> bool:
         uses = [use for folder, use in _uses.items() if project_dir is None or folder == broker_folder(project_dir)]
         still_running = [_release(use) for use in uses]
     return any(still_running)
-
-
-atexit.register(stop)
 
 
 def _share(folder: Path) -> _Use:

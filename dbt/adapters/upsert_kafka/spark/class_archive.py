@@ -19,7 +19,7 @@ LOG_ERRORS_ONLY = "-Xlog:disable -Xlog:all=error:stderr"
 
 def archive_path() -> Path:
     """The path of the archive for this Java and this Spark, whether it exists or not."""
-    identity = [java.java_version(), pyspark.__version__, str(Path(pyspark.__file__).parent)]
+    identity = [java.build(), pyspark.__version__, str(Path(pyspark.__file__).parent)]
     digest = hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
     return java.cache_dir() / f"spark-classes-{digest}.jsa"
 

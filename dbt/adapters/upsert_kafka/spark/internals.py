@@ -7,40 +7,63 @@ release of pyspark moved one of these parts. kafka_client/keystores.py starts a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
 from typing import Any, TypeVar
 
+from dbt.adapters.events.logging import AdapterLogger
 from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.kafka_properties import JavaClient
+
+logger = AdapterLogger("upsert_kafka")
 
 Session = TypeVar("Session", bound=SparkSession)
 
 QUERY_CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
-def launch_jvm(settings: Mapping[str, Any]) -> None:
-    """Start the driver's JVM with these settings on its command line.
+def launch_jvm(settings: Mapping[str, Any], script: Path | None, stderr: int) -> None:
+    """Start the driver's JVM with these settings on its command line, unless this process has a JVM.
+
+    Args:
+        script: is run with the arguments of spark-submit in its place, see `launcher`.
+        stderr: the file descriptor that the JVM gets.
 
     Why: every user of the machine can read a command line, so the settings with secrets must not be on it.
     Missing: `SparkSession.builder` starts the JVM itself and puts all settings on its command line.
     """
-    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
+    if SparkContext._gateway is not None:
+        return
+    popen: dict[str, Any] = {"stderr": stderr, **({"executable": str(script)} if script else {})}
+    gateway = launch_gateway(SparkConf(loadDefaults=False).setAll(list(settings.items())), popen)
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
-def delete_empty_folder_at_exit(folder: Path) -> None:
-    """Let the JVM delete a folder when it exits, if the folder is empty then.
+def delete_artifacts_folder(session: SparkSession) -> None:
+    """Delete the empty folder `artifacts` that Spark 4.0 creates in the working directory. Spark creates it again if it needs it.
 
-    Why: Spark creates the folder `artifacts` in the working directory, and leaves it there empty.
-    Missing: Spark 4.0 has no setting for it.
+    Why: it is empty, and it stays there if the process is killed.
+    Missing: Spark 4.0 has no setting for it. Later versions create it in the folder of temporary files.
     """
-    jvm = SparkContext._jvm
-    assert jvm is not None, "Spark runs in no JVM of this process"
-    jvm.java.io.File(str(folder)).deleteOnExit()
+    try:
+        java_session: Any = session._jsparkSession
+        folder = Path(str(java_session.artifactManager().artifactRootPath()))
+        # A second session of the same JVM has the same folder.
+        if folder.parent.name == "artifacts" and folder.is_dir():
+            folder.rmdir()
+            # Not empty if it belongs to the user, or if another process has just started.
+            if not any(folder.parent.iterdir()):
+                folder.parent.rmdir()
+    except (Py4JError, OSError) as error:
+        # An empty folder is no reason to fail.
+        logger.debug(f"The folder 'artifacts' was not deleted: {error}")
 
 
 def jvm_process() -> Popen[bytes]:
@@ -86,6 +109,53 @@ def unpersist_checkpoint(frame: DataFrame) -> None:
     """
     plan: Any = frame._jdf.queryExecution().logical()
     plan.rdd().unpersist(False)
+
+
+@dataclass(frozen=True)
+class StageRows:
+    """Rows that the tasks of a stage have processed so far."""
+
+    input_rows: int
+    """From files, Kafka or checkpoints."""
+    shuffled_rows: int
+    """From earlier stages."""
+
+    @property
+    def rows(self) -> int:
+        return max(self.input_rows, self.shuffled_rows)
+
+
+def jobs_with_tag(spark: SparkSession, tag: str) -> list[int]:
+    """The ids of the jobs with a tag, also of those that ended.
+
+    Why: progress of a model is that of its jobs.
+    Missing: pyspark's StatusTracker finds jobs by group only, and models set tags.
+    """
+    tracker = _scala_context(spark).statusTracker()
+    return _integers(spark, tracker.getJobIdsForTag(tag))
+
+
+def rows_of_stages(spark: SparkSession, job: int) -> list[StageRows]:
+    """The rows of each stage of a job, in the order of the stages.
+
+    Why: progress is shown in rows.
+    Missing: pyspark's StatusTracker has numbers of tasks only.
+    """
+    context = _scala_context(spark)
+    store, information = context.statusStore(), context.statusTracker().getJobInfo(job)
+    stages = sorted(_integers(spark, information.get().stageIds())) if information.isDefined() else []
+    found = [store.lastStageAttempt(stage) for stage in stages]
+    return [StageRows(int(stage.inputRecords()), int(stage.shuffleReadRecords())) for stage in found]
+
+
+def _scala_context(spark: SparkSession) -> Any:
+    return spark.sparkContext._jsc.sc()
+
+
+def _integers(spark: SparkSession, array: Any) -> list[int]:
+    """The numbers of a Java array, with one call instead of one for each element."""
+    jvm: Any = spark.sparkContext._jvm
+    return [int(number) for number in jvm.java.util.Arrays.toString(array).strip("[]").split(",") if number]
 
 
 def disable_query_context_loggers() -> None:

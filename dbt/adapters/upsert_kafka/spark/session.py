@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from dbt.adapters.events.logging import AdapterLogger
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka import java, kafka_properties, tested_versions
+from dbt.adapters.upsert_kafka import java, kafka_properties, progress, tested_versions
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import reach
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings, export_secrets
-from dbt.adapters.upsert_kafka.spark import connect, internals, settings
+from dbt.adapters.upsert_kafka.spark import connect, internals, launcher, settings
 from dbt.adapters.upsert_kafka.spark.project_catalog import ProjectCatalog
 from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
@@ -35,6 +35,8 @@ JVM_WARNING = b"WARNING: Using incubator modules"
 
 _lock = threading.Lock()
 _session: SparkSession | None = None
+_early: _EarlyStart | None = None
+"""A start that nobody has asked for yet."""
 _connect_sessions: list[SparkSession] = []
 _catalog: ProjectCatalog | None = None
 """None if the profile names another catalog."""
@@ -42,16 +44,74 @@ _catalog: ProjectCatalog | None = None
 
 def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
     """Return the Spark session of this process and start it on first use; safe to call from every thread."""
-    global _session
+    global _session, _early
     with _lock:
         if _session is None:
-            with ThreadPoolExecutor(1) as background:
-                # Views read topics, so Spark needs the embedded broker. Both take seconds to start: start them at the same time.
-                broker = background.submit(_reach_kafka, credentials)
-                _session = _start(credentials) if credentials.remote is None else _connect(credentials)
-                broker.result()
+            early, _early = _early, None
+            if early is not None and early.identity != _identity(credentials):
+                # dbt ran in this process before, for another project or target, and ended before it needed Spark.
+                early.discard()
+                early = None
+            with progress.activity(f"Starting Spark ({credentials.server or credentials.master or 'local'})"):
+                _session = early.session() if early is not None else _open(credentials)
             atexit.register(stop)
         return _session
+
+
+def start_early(credentials: UpsertKafkaCredentials) -> None:
+    """Start Spark and the embedded broker in the background, for a command that will need them. `get_session` raises errors."""
+    global _early
+    if not settings.is_local(credentials):
+        return
+    with _lock:
+        if _session is None and _early is None:
+            _early = _EarlyStart(credentials)
+
+
+class _EarlyStart:
+    """A start of Spark in a thread. A process that ends does not wait for it: the JVM and the broker end with the process."""
+
+    def __init__(self, credentials: UpsertKafkaCredentials) -> None:
+        self.identity = _identity(credentials)
+        self._result: Future[SparkSession] = Future()
+        threading.Thread(target=self._run, args=(credentials,), name="start of Spark", daemon=True).start()
+
+    def session(self) -> SparkSession:
+        """The session, or the error of its start."""
+        return self._result.result()
+
+    def discard(self) -> None:
+        try:
+            _stop(self._result.result())
+        except (UpsertKafkaError, PySparkException, OSError) as error:
+            logger.debug(f"A Spark that was not needed did not start: {error!r}")
+
+    def _run(self, credentials: UpsertKafkaCredentials) -> None:
+        try:
+            self._result.set_result(_open(credentials))
+        except BaseException as error:  # for the thread that needs the session
+            self._result.set_exception(error)
+
+
+def _identity(credentials: UpsertKafkaCredentials) -> tuple[UpsertKafkaCredentials, Path]:
+    return credentials, credentials.state_dir
+
+
+def _open(credentials: UpsertKafkaCredentials) -> SparkSession:
+    # Views read topics, so Spark needs the embedded broker. Both take seconds to start: start them at the same time.
+    broker: Future[None] = Future()
+
+    def reach_kafka() -> None:
+        try:
+            _reach_kafka(credentials)
+            broker.set_result(None)
+        except BaseException as error:  # for this thread
+            broker.set_exception(error)
+
+    threading.Thread(target=reach_kafka, name="start of Kafka", daemon=True).start()
+    session = _start(credentials) if credentials.remote is None else _connect(credentials)
+    broker.result()
+    return session
 
 
 def new_session(credentials: UpsertKafkaCredentials) -> SparkSession:
@@ -68,15 +128,23 @@ def new_session(credentials: UpsertKafkaCredentials) -> SparkSession:
 
 def stop() -> None:
     """Stop the Spark of this process if it was started."""
-    global _session, _catalog
+    global _session, _early
     while _connect_sessions:
         _connect_sessions.pop().stop()
-    if _session is not None:
-        try:
-            _session.stop()
-        except (PySparkException, OSError) as error:
-            logger.debug(f"Spark had ended before it was stopped: {error!r}")
-        _session = None
+    session, _session = _session, None
+    early, _early = _early, None
+    if early is not None:
+        early.discard()
+    if session is not None:
+        _stop(session)
+
+
+def _stop(session: SparkSession) -> None:
+    global _catalog
+    try:
+        session.stop()
+    except (PySparkException, OSError) as error:
+        logger.debug(f"Spark had ended before it was stopped: {error!r}")
     if _catalog is not None:
         _catalog.close()
         _catalog = None
@@ -84,7 +152,11 @@ def stop() -> None:
 
 def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
     """Start the embedded broker if it is used, and begin to check that Kafka answers."""
-    reach.begin(KafkaSettings.of(credentials).python_client)
+    is_embedded = credentials.bootstrap_servers == "embedded"
+    with progress.activity(
+        "Starting Kafka (embedded)" if is_embedded else f"Connecting to Kafka ({credentials.bootstrap_servers})"
+    ):
+        reach.begin(KafkaSettings.of(credentials).python_client)
 
 
 def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
@@ -107,13 +179,11 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
         spark_settings = {**executor_environment, **spark_settings}
     kafka_properties.use_java_client(None)
     try:
-        artifacts = Path.cwd() / "artifacts"
-        is_users = artifacts.exists()
-        with _without_jvm_warning():
-            internals.launch_jvm({name: value for name, value in spark_settings.items() if not settings.is_secret(name)})
-            session = SparkSession.builder.config(map=spark_settings).getOrCreate()
-        if not is_users:
-            internals.delete_empty_folder_at_exit(artifacts)
+        public = {name: value for name, value in spark_settings.items() if not settings.is_secret(name)}
+        with _without_jvm_warning() as stderr:
+            internals.launch_jvm(public, launcher.script_of(public), stderr)
+        session = SparkSession.builder.config(map=spark_settings).getOrCreate()
+        internals.delete_artifacts_folder(session)
         if catalog is not None:
             catalog.attach(session)
         else:
@@ -124,7 +194,7 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
             catalog.close()
         if isinstance(error, UpsertKafkaError):
             raise
-        logger.debug(f"Spark did not start: {error!r}")
+        logger.debug(f"Spark did not start: {error}")
         raise UpsertKafkaError(_start_failure(error, credentials)) from error
     kafka_properties.use_java_client(internals.java_kafka_client(session))
     if newer := [f"'kafka: {name}' {why}" for name in credentials.kafka if (why := kafka_properties.newer_than_client(name))]:
@@ -149,20 +219,17 @@ def _start_failure(error: Exception, credentials: UpsertKafkaCredentials) -> str
 
 
 @contextmanager
-def _without_jvm_warning() -> Iterator[None]:
-    """Filter the JVM's warning about incubator modules from stderr; the rest, such as the progress bar, passes through."""
+def _without_jvm_warning() -> Iterator[int]:
+    """Yield the stderr of a JVM: its warning about incubator modules is left out, the rest, such as the progress bar, passes."""
     read_end, write_end = os.pipe()
-    stderr = os.dup(2)
 
     def forward() -> None:
         while text := os.read(read_end, 65536):
-            os.write(stderr, b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(JVM_WARNING)))
+            os.write(2, b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(JVM_WARNING)))
+        os.close(read_end)
 
-    sys.stderr.flush()
-    os.dup2(write_end, 2)
-    os.close(write_end)
-    threading.Thread(target=forward, daemon=True).start()
+    threading.Thread(target=forward, name="stderr of Spark", daemon=True).start()
     try:
-        yield
+        yield write_end
     finally:
-        os.dup2(stderr, 2)
+        os.close(write_end)

@@ -17,7 +17,7 @@ from dbt.adapters.upsert_kafka import java, tested_versions
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import JarsNotFoundError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_properties import MSK_IAM
-from dbt.adapters.upsert_kafka.spark import class_archive, project_catalog, time_zone
+from dbt.adapters.upsert_kafka.spark import class_archive, master, project_catalog, time_zone
 
 SCALA = "2.13"
 # Spark ships these itself; a second copy would be downloaded and not used.
@@ -88,7 +88,12 @@ def default_shuffle_partitions() -> str:
 
 
 def driver_settings(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
-    """All settings of a driver in this process, those of the profile included."""
+    """All settings of a driver in this process, those of the profile included.
+
+    Raises:
+        UpsertKafkaError: the profile's master or jars can't be used.
+    """
+    master.check(credentials.master)
     settings = _defaults(credentials)
     if uses_project_catalog(credentials):
         settings |= _project_catalog(credentials.state_dir)
@@ -156,6 +161,10 @@ def local_settings() -> dict[str, str]:
         "spark.sql.shuffle.partitions": default_shuffle_partitions(),
         # A few models generate more classes than the 100 that Spark caches, and evicted classes are compiled again.
         "spark.sql.codegen.cache.maxEntries": "1000",
+        # How often the rows of running tasks are counted, for `progress`.
+        "spark.executor.heartbeatInterval": "2s",
+        # An executor gives up after this many heartbeats without an answer: ten minutes, as with Spark's defaults.
+        "spark.executor.heartbeat.maxFailures": "300",
     }
 
 
@@ -193,7 +202,8 @@ def _defaults(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
         "spark.ui.enabled": "false",
         # Spark hides the values of these settings in its UI, its event log and its plans: Spark's default and more.
         "spark.redaction.regex": SECRET,
-        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        # `progress` shows the rows of each model instead.
+        "spark.ui.showConsoleProgress": "false",
         # Where the profile names a metastore. The project's own catalog replaces it.
         CATALOG: "hive",
         **(local_settings() if _on_this_machine(credentials) else {}),

@@ -1,0 +1,57 @@
+"""The version of Java is known without starting it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dbt.adapters.upsert_kafka import java
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+
+FAILS_IF_STARTED = "#!/bin/sh\necho started >> started\nexit 1\n"
+
+
+def java_home(folder: Path, script: str, release: str | None = None) -> Path:
+    binary = folder / "bin" / "java"
+    binary.parent.mkdir(parents=True)
+    binary.write_text(script)
+    binary.chmod(0o755)
+    if release is not None:
+        (folder / "release").write_text(release)
+    return folder
+
+
+def clear_caches() -> None:
+    for function in (java.find_java, java._release):
+        function.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def without_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    clear_caches()
+
+
+def test_version_is_read_from_the_file_release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    release = 'IMPLEMENTOR="Debian"\nJAVA_VERSION="21.0.4"\n'
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path / "jdk", FAILS_IF_STARTED, release)))
+    assert java.major_version() == "21"
+    assert java.build() == release
+    assert not (tmp_path / "started").exists()
+
+
+def test_old_java_is_refused_by_the_file_release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path / "jdk", FAILS_IF_STARTED, 'JAVA_VERSION="11.0.2"\n')))
+    with pytest.raises(UpsertKafkaError, match="is version 11"):
+        java.find_java()
+
+
+def test_java_that_is_a_script_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path / "shims", FAILS_IF_STARTED)))
+    monkeypatch.setattr(java, "_version", lambda path: 'openjdk version "17.0.9"' if "shims" in path else "")
+    assert java.major_version() == "17"
+
+
+def teardown_module() -> None:
+    clear_caches()
