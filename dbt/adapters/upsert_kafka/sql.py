@@ -58,3 +58,19 @@ def split_statements(sql: str) -> list[str]:
     parts = [sql[start:end] for start, end in zip([0, *(e + 1 for e in ends)], [*ends, len(sql)], strict=True)]
     # A part that contains only comments is not a statement.
     return [part.strip() for part in parts if re.sub(r"--[^\n]*|/\*.*?\*/", "", part, flags=re.DOTALL).strip()]
+
+
+def replace_name(sql: str, name: str, other: str) -> str:
+    """The statement with another name of a relation. Literals, comments, names in backticks and longer names stay as they are.
+
+    >>> replace_name("select a.orders.id from a.orders -- a.orders", "a.orders", "b.orders")
+    'select b.orders.id from b.orders -- a.orders'
+    >>> replace_name("select 'a.orders' from c.a.orders join a.orders_2", "a.orders", "b.orders")
+    "select 'a.orders' from c.a.orders join a.orders_2"
+    """
+    whole_name = re.compile(rf"(?<![\w.`$]){re.escape(name)}(?![\w`$])")
+    parts, start = [], 0
+    for token in _TOKEN.finditer(sql):
+        parts += [whole_name.sub(lambda _: other, sql[start : token.start()]), token[0]]
+        start = token.end()
+    return "".join([*parts, whole_name.sub(lambda _: other, sql[start:])])

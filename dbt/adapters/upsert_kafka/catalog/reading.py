@@ -7,7 +7,7 @@ partition and offset. Leaves to `formats.records` which columns are in key and v
 from __future__ import annotations
 
 from dbt.adapters.upsert_kafka.catalog import name, views
-from dbt.adapters.upsert_kafka.formats import Format, Side
+from dbt.adapters.upsert_kafka.formats import SKIP_HINT, Format, Side
 from dbt.adapters.upsert_kafka.formats.changelog import LIVE, ROW, ROW_KIND, ChangelogFormat
 from dbt.adapters.upsert_kafka.formats.records import KEY, VALUE, Records
 from dbt.adapters.upsert_kafka.options.table import KAFKA
@@ -93,7 +93,7 @@ def _checked(format: Format, side: Side, payload: str, parsed: str) -> str:
 def _raise_error(format: Format, side: Side, payload: str, hint: str = "") -> str:
     where = "'Topic ', topic, ', partition ', partition, ', offset ', offset"
     what = quote_literal(f": the {side.role} is not {format.name} with the columns of this model{hint}: ")
-    return f"raise_error(concat({where}, {what}, left(CAST({payload} AS STRING), 200)))"
+    return f"raise_error(concat({where}, {what}, left(CAST({payload} AS STRING), 200), {quote_literal(SKIP_HINT)}))"
 
 
 def readable(layout: Records, images: bool) -> str:

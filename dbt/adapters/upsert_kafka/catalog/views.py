@@ -26,19 +26,18 @@ DERBY_TEXT_LIMIT = 32_700
 """Characters of a view's text that a Derby metastore stores."""
 
 # Inside a partition the offset decides which record is the last. A key is in several partitions only if another writer put it
-# there or partitions were added; then `age` decides. Spark removes the columns that a query over it does not use.
+# there or partitions were added; then `age` decides. Everything needs one exchange and one sort of all records: they are
+# distributed by the key's hash, and sorted by the hash first, because hashes are compared faster than keys. Spark removes the
+# columns that a query over it does not use; values too, because `has_value` replaces them in conditions.
 _LAST_PER_KEY = """(
-  SELECT * FROM (
-    SELECT key, max_by(value, age) AS value, max_by(topic, age) AS topic, max_by(partition, age) AS partition,
-      max_by(offset, age) AS offset, max_by(timestamp, age) AS timestamp, max_by(headers, age) AS headers
-    FROM (
-      SELECT *, struct({age}, topic, partition) AS age FROM (
-        SELECT key, topic, partition, max_by(value, offset) AS value, max(offset) AS offset,
-          max_by(timestamp, offset) AS timestamp, max_by(headers, offset) AS headers
-        FROM {table} WHERE key IS NOT NULL GROUP BY key, topic, partition
+  SELECT key, value, topic, partition, offset, timestamp, headers FROM (
+    SELECT *, row_number() OVER (PARTITION BY key_hash, key ORDER BY {age}, topic DESC, partition DESC) AS place FROM (
+      SELECT *, lead(offset) OVER (PARTITION BY key_hash, key, topic, partition ORDER BY offset) AS later_offset FROM (
+        SELECT *, xxhash64(key) AS key_hash, value IS NOT NULL AS has_value
+        FROM {table} WHERE key IS NOT NULL DISTRIBUTE BY key_hash
       )
-    ) GROUP BY key
-  ) WHERE value IS NOT NULL
+    ) WHERE later_offset IS NULL
+  ) WHERE place = 1 AND has_value
 )"""
 
 
@@ -65,8 +64,11 @@ class TopicView:
     comments: Comments = field(default_factory=Comments)
 
 
-def prepare(spark: SparkSession, model: str, relation: UpsertKafkaRelation) -> dict[str, str]:
+def prepare(spark: SparkSession, model: str, relation: UpsertKafkaRelation, creates_schema: bool = True) -> dict[str, str]:
     """Check that `create` may create or replace `<alias>__topic`, before anything is written. Creates the table's schema.
+
+    Args:
+        creates_schema: False for a run that writes nothing.
 
     Returns:
         What the last run recorded in the table's properties; empty before the first run.
@@ -74,7 +76,8 @@ def prepare(spark: SparkSession, model: str, relation: UpsertKafkaRelation) -> d
     table = relation.topic_table
     before = properties.find(spark, table)
     if before is None:
-        _create_schema(spark, model, str(table.schema))
+        if creates_schema:
+            _create_schema(spark, model, str(table.schema))
         return {}
     if properties.MARK not in before:
         raise GuardError(
@@ -103,22 +106,41 @@ def create(spark: SparkSession, view: TopicView, before: Mapping[str, str], fact
         before: the table's properties now, see `prepare`.
         facts: the table's new properties.
     """
-    table_name, view_name, comments = name(view.relation.topic_table), name(view.relation), view.comments
-    options = ", ".join(f"{quote_literal(option)} {quote_literal(value)}" for option, value in sorted(view.reader.items()))
-    create_table = f"CREATE TABLE {table_name} USING kafka OPTIONS ({options})"
-    definition = create_table + f"{view_name} {comments.relation} {sorted(comments.columns.items())} {view.query}"
-    fingerprint = {properties.FINGERPRINT: hashlib.sha256(definition.encode()).hexdigest()}
-    wanted = {**properties.mark(view.relation), **fingerprint, **(facts or {})}
+    table_name, view_name = name(view.relation.topic_table), name(view.relation)
+    wanted = {**_own_properties(view), **(facts or {})}
     if view.existing is not None and view.existing.is_view and wanted.items() <= before.items():
         return
     if view.existing is not None and not view.existing.is_view:
         spark.sql(f"DROP TABLE IF EXISTS {view_name}")
     if properties.MARK in before:
         spark.sql(f"DROP TABLE IF EXISTS {table_name}")
-    spark.sql(f"{create_table} TBLPROPERTIES ({properties.listed(wanted)})")
-    spark.sql(f"CREATE OR REPLACE VIEW {view_name}{_comment_clauses(spark, view.query, comments)} AS {view.query}")
+    spark.sql(f"{_create_table(view)} TBLPROPERTIES ({properties.listed(wanted)})")
+    spark.sql(f"CREATE OR REPLACE VIEW {view_name}{_comment_clauses(spark, view.query, view.comments)} AS {view.query}")
     if view.existing is not None and view.existing.is_view and properties.MARK not in before:
         _drop_former_helper_tables(spark, view.relation)
+
+
+def is_created(view: TopicView, before: Mapping[str, str]) -> bool:
+    """Whether table and view exist with this definition.
+
+    Args:
+        before: the table's properties now, see `prepare`.
+    """
+    return view.existing is not None and view.existing.is_view and _own_properties(view).items() <= before.items()
+
+
+def _create_table(view: TopicView) -> str:
+    options = ", ".join(f"{quote_literal(option)} {quote_literal(value)}" for option, value in sorted(view.reader.items()))
+    return f"CREATE TABLE {name(view.relation.topic_table)} USING kafka OPTIONS ({options})"
+
+
+def _own_properties(view: TopicView) -> dict[str, str]:
+    """The mark of the table, and the hash of both definitions."""
+    comments = view.comments
+    definition = (
+        _create_table(view) + f"{name(view.relation)} {comments.relation} {sorted(comments.columns.items())} {view.query}"
+    )
+    return {**properties.mark(view.relation), properties.FINGERPRINT: hashlib.sha256(definition.encode()).hexdigest()}
 
 
 def _drop_former_helper_tables(spark: SparkSession, relation: UpsertKafkaRelation) -> None:
@@ -163,7 +185,7 @@ def last_records(table: str, values_first: bool) -> str:
         values_first: in the topic of a model, a value counts before a tombstone in another partition, as in `publish.scan`.
             In the topic of another writer the later of the two counts.
     """
-    age = "value IS NOT NULL, timestamp" if values_first else "timestamp, value IS NOT NULL"
+    age = "has_value DESC, timestamp DESC" if values_first else "timestamp DESC, has_value DESC"
     return _LAST_PER_KEY.format(table=table, age=age)
 
 

@@ -1,0 +1,37 @@
+"""The view of a topic has the last record of each key, wherever its records are, and Spark shuffles no more than it needs."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from tests.tables import Table, json_key, json_value
+
+
+def test_view_has_the_last_record_of_each_key_wherever_it_is(spark: SparkSession, table: Table) -> None:
+    table.publish([(1, "ann"), (2, "bob"), (3, "cem"), (4, "dan")])
+    key, value = json_key, json_value
+    before = table.records()
+    other = {record.key: 1 - record.partition for record in before}
+    table.write_by_hand(
+        (key(1), value((1, "older")), other[key(1)]),
+        (key(1), value((1, "newer")), other[key(1)]),  # in two partitions: the latest value
+        (key(2), None, other[key(2)]),  # a value counts before a tombstone in another partition
+        (key(3), None, 1 - other[key(3)]),  # deleted where it is
+        (key(5), value((5, "eve")), 0),
+        (key(5), None, 1),
+        (key(5), None, 0),  # deleted in both
+    )
+    assert table.view() == [(1, "newer"), (2, "bob"), (4, "dan")]
+    ids = spark.sql(f"SELECT id FROM {table.relation}")
+    assert sorted(row.id for row in ids.collect()) == [1, 2, 4]
+    assert spark.sql(f"SELECT count(*) AS n FROM {table.relation}").collect()[0].n == 3
+    plan = spark.sql(f"SELECT id FROM {table.relation}")._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("Exchange ") == 1, f"the view needs more than one exchange:\n{plan}"
+
+
+def test_counting_the_rows_of_a_view_shuffles_no_values(spark: SparkSession, table: Table) -> None:
+    table.publish([(1, "ann")])
+    count = spark.sql(f"SELECT count(*) FROM {table.relation}")
+    plan = count._jdf.queryExecution().executedPlan().toString()
+    [below] = [line for line in plan.splitlines() if "xxhash64(key" in line]
+    assert ", value#" not in below.replace("isnotnull(value#", ""), plan
