@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.state.record import Owner
 from tests.dbt_project import Project
+from tests.faults.pause import Pause
 from tests.faults.scene import Scene, connections, descendants, has_unread_bytes, python_workers, stopped, wait_for
 from tests.property_tests import NIGHTLY
 from tests.services import Cluster
@@ -94,45 +95,17 @@ def kill_after_the_last_write(model: Model, process: subprocess.Popen[str]) -> N
         kill(process)
 
 
-PAUSE_BEFORE_COMMIT = """
-import os, sys, threading, time
-from pathlib import Path
-
-def pause_before_commit():
-    name = "dbt.adapters.upsert_kafka.sinks.transaction"
-    while not hasattr(sys.modules.get(name), "_Transaction"):
-        time.sleep(0.01)
-    transaction = sys.modules[name]._Transaction
-    commit = transaction._commit
-
-    def paused(*arguments):
-        folder = Path(__file__).parent
-        (folder / "before_commit").touch()
-        while not (folder / "commit").exists():
-            time.sleep(0.01)
-        commit(*arguments)
-
-    transaction._commit = paused
-
-if "dbt.cli.main" in sys.orig_argv:
-    threading.Thread(target=pause_before_commit, daemon=True).start()
-"""
-"""A sitecustomize.py: dbt waits before it commits, when data and state record are written, until the file `commit` exists."""
-
-
-def kill_between_commit_and_answer(model: Model, version: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def kill_between_commit_and_answer(model: Model, version: int, pause: Pause) -> None:
+    """Let dbt wait when data and state record are written, and kill it when the broker has the commit but did not read it."""
     [broker] = model.scene.cluster.brokers
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(PAUSE_BEFORE_COMMIT)
-    with monkeypatch.context() as patched:
-        patched.setenv("PYTHONPATH", str(folder))
+    with pause.applied():
         process = model.start(version)
     model.wait_until_writing()
     model.scene.go_on()
-    wait_for((folder / "before_commit").exists, "the end of the writes")
+    pause.wait()
     assert model.scene.transaction() == TransactionState.ONGOING
     with stopped(broker.pid):
-        (folder / "commit").touch()
+        pause.go_on()
         wait_for(lambda: has_unread_bytes(broker.node.port, process.pid), "the driver's commit request")
         kill(process)
 
@@ -174,13 +147,11 @@ at_least_once = pytest.mark.parametrize("model", ["at-least-once"], indirect=Tru
 
 
 @exactly_once
-def test_killed_exactly_once_run_is_visible_completely_or_not_at_all(
-    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_exactly_once_run_is_visible_completely_or_not_at_all(model: Model, tmp_path: Path) -> None:
     scene = model.scene
     with scene.watched():
         model.publish(version=0)
-        kill_between_commit_and_answer(model, 1, tmp_path / "pause", monkeypatch)
+        kill_between_commit_and_answer(model, 1, Pause(tmp_path / "pause", "_commit"))
         # The coordinator has the commit, so it writes all markers without the driver.
         scene.wait_until_over()
         assert scene.transaction() == TransactionState.COMPLETE_COMMIT
@@ -230,5 +201,6 @@ def interrupted(model: Model, number: signal.Signals) -> str:
     model.wait_until_writing()
     process.send_signal(number)
     output, _ = process.communicate()
-    assert process.returncode != 0
+    assert process.returncode == 2
+    assert f"{number.name}: the command was stopped." in output and "Traceback" not in output
     return output

@@ -1,83 +1,117 @@
-"""A stream that is killed with -9 at random moments while events flow: the topic equals a batch over the same events."""
+"""A stream whose driver, Python workers and broker are killed while events flow: the topic equals a batch over the events."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
-import subprocess
+import signal
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from kafka.errors import KafkaError
 
 from tests.dbt_project import Project
-from tests.functional.topic_writer import Message, write
-from tests.services import read_topic
+from tests.faults.scene import python_workers
+from tests.faults.test_kills import kill
+from tests.functional.stream_process import FILES, StreamProcess, counted, per_region, send
+from tests.services import Cluster, read_topic
 
-FILES = {
-    "models/views.sql": "{{ config(materialized='kafka_source', topic=var('views')) }}\nselect * from {{ kafka_topic() }}",
-    "models/per_region.sql": """
-{{ config(materialized='upsert_kafka', unique_key='region', trigger='available-now', topic=var('views') ~ '_per_region',
-          sink_delivery_guarantee='exactly-once') }}
-select region, count(*) as pv, {{ count_distinct('user_id') }} as uv from {{ stream(ref('views')) }} group by region""",
-    "models/schema.yml": """
-models:
-  - {name: views, columns: [{name: user_id, data_type: bigint}, {name: region, data_type: string}]}
-""",
-}
-STATE = "dbt-upsert-kafka.state"
+KILLS = ("worker", "broker", "driver", "broker", "worker")
 
 
 class Generator(threading.Thread):
-    """Writes events until it is stopped."""
+    """Writes events until it is stopped. While the broker is down, some may be lost or written twice: the topic tells."""
 
     def __init__(self, broker: str, topic: str) -> None:
         super().__init__(daemon=True)
         self.broker, self.topic = broker, topic
         self.stopped = threading.Event()
-        self.events: list[tuple[int, str]] = []
 
     def run(self) -> None:
         while not self.stopped.wait(0.2):
-            new = [(random.randrange(500), f"region {random.randrange(20)}") for _ in range(50)]
-            messages = [Message({"user_id": u, "region": r}, partition=i % 2) for i, (u, r) in enumerate(new)]
-            write(self.broker, self.topic, messages, 2)
-            self.events += new
+            with suppress(KafkaError):
+                send(self.broker, self.topic, [(random.randrange(500), f"region {random.randrange(20)}") for _ in range(50)])
+
+    def events(self) -> list[tuple[int, str]]:
+        rows = [json.loads(record.value or b"") for record in read_topic(self.broker, self.topic)]
+        return [(row["user_id"], row["region"]) for row in rows]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("kills", [5, 45], ids=["5", "45"])
+class Killed:
+    """A stream that is started again whenever its process was killed."""
+
+    def __init__(self, project: Project, cluster: Cluster, topic: str) -> None:
+        self.project, self.cluster, self.topic = project, cluster, topic
+        self.stream = self._started()
+
+    def _started(self) -> StreamProcess:
+        return StreamProcess(self.project, self.topic, "--report-interval", "1", "--max-restarts", "100")
+
+    def wait_for_batch(self) -> None:
+        """Wait until the stream has published since now."""
+        before, until = self._records(), time.monotonic() + 240
+        while self._records() == before:
+            assert self.stream.process.poll() is None and time.monotonic() < until, self.stream.output()
+            time.sleep(0.2)
+
+    def _records(self) -> int:
+        try:
+            return len(read_topic(self.cluster.bootstrap_servers, f"{self.topic}_per_region", "read_uncommitted"))
+        except (KafkaError, AssertionError):
+            return 0
+
+    def kill(self, what: str) -> None:
+        match what:
+            case "driver":
+                kill(self.stream.process)
+                self.stream = self._started()
+            case "worker":
+                for pid in python_workers(self.stream.process.pid):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            case "broker":
+                [broker] = self.cluster.brokers
+                broker.kill()
+                broker.launch()
+                broker.wait()
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [KILLS, pytest.param(tuple(random.choices(KILLS, k=50)), marks=pytest.mark.nightly)],
+    ids=["5", "50"],
+)
 def test_killed_stream_equals_a_batch_and_writes_no_batch_twice(
-    dbt_project: Callable[..., Project], broker: str, topic_name: str, kills: int
+    fault_cluster: Cluster, topic_name: str, schema_name: str, tmp_path: Path, kills: tuple[str, ...]
 ) -> None:
-    project = dbt_project(FILES)
-    arguments = ("run", "--vars", json.dumps({"views": topic_name}))
+    broker = fault_cluster.bootstrap_servers
+    project = Project(tmp_path / "project", broker, schema_name).write(FILES)
     generator = Generator(broker, topic_name)
+    send(broker, topic_name, [(1, "region 0")])
     generator.start()
-    time.sleep(1)
+    killed = Killed(project, fault_cluster, topic_name)
     try:
-        project.succeed(*arguments, new_process=True)
-        for _ in range(kills):
-            process = project.start(*arguments)
-            try:
-                process.wait(timeout=random.uniform(8, 40))
-            except subprocess.TimeoutExpired:
-                process.kill()
-            process.communicate()
+        for what in kills:
+            killed.wait_for_batch()
+            time.sleep(random.uniform(0, 2))
+            killed.kill(what)
+        killed.wait_for_batch()
     finally:
         generator.stopped.set()
         generator.join()
-    project.succeed(*arguments, new_process=True)
+    with killed.stream as stream:
+        stream.wait_for(broker, generator.events())
+        stream.process.send_signal(signal.SIGTERM)
+        assert stream.process.wait(60) == 0, stream.output()
+    assert per_region(broker, topic_name) == counted(generator.events())
 
-    counts = Counter(region for _, region in generator.events)
-    users = {region: {u for u, r in generator.events if r == region} for region in counts}
-    expected = {region: {"region": region, "pv": counts[region], "uv": len(users[region])} for region in counts}
-    last = {record.key: json.loads(record.value) for record in read_topic(broker, f"{topic_name}_per_region") if record.value}
-    assert {row["region"]: row for row in last.values()} == expected
-
-    # The state topic is not compacted yet: a batch that was written twice has two records.
-    records = [json.loads(r.value) for r in read_topic(broker, STATE) if r.key == f"{topic_name}_per_region".encode() and r.value]
-    written = Counter((found["stream"]["query"], found["stream"]["batch"]) for found in records if found.get("stream"))
-    assert set(written.values()) == {1}, written
+    # Every batch counts more events of the keys that it writes: a value that is not greater was written twice.
+    values: dict[bytes | None, list[int]] = defaultdict(list)
+    for record in read_topic(broker, f"{topic_name}_per_region"):
+        values[record.key].append(json.loads(record.value or b"")["pv"])
+    assert all(pv == sorted(set(pv)) for pv in values.values()), values

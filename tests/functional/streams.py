@@ -49,6 +49,7 @@ class StreamTable(Table):
         self.source_options: dict[str, Any] = {"topic": self.views}
         self.source = Sources(self.spark, broker, f"{schema}_views")
         self.sql = PER_REGION
+        self.materialization = "upsert_kafka"
         self.sent = 0
 
     def send(self, events: Iterable[tuple[int, str]], partitions: int = 2) -> None:
@@ -67,7 +68,8 @@ class StreamTable(Table):
         """The model. Keywords are options, or fields of the request."""
         of_request = ("full_refresh", "mode", "not_null", "checks")
         request = {name: config.pop(name) for name in of_request if name in config}
-        parsed = options.parse("upsert_kafka", "users", {"materialized": "upsert_kafka", **self.options, **config})
+        given = {"materialized": self.materialization, **self.options, **config}
+        parsed = options.parse(self.materialization, "users", given)
         view = UpsertKafkaRelation.create(
             schema=self.source.relation.schema, identifier=self.source.relation.identifier, type=RelationType.View
         )
@@ -82,7 +84,7 @@ class StreamTable(Table):
                 model="users",
                 options=parsed,
                 topic=self.topic,
-                topic_settings=TopicSettings(partitions=self.partitions),
+                topic_settings=TopicSettings(partitions=self.partitions, compacted=self.materialization != "kafka"),
                 kafka=kafka,
                 relation=self.relation,
                 owner=self.owner,

@@ -10,6 +10,7 @@ import pytest
 from dbt.adapters.upsert_kafka.errors import StateError
 from dbt.adapters.upsert_kafka.state.record import (
     Layout,
+    Lease,
     Log,
     Owner,
     Published,
@@ -29,14 +30,14 @@ FULL = replace(
     published=Published("2026-01-01 00:00:10Z", "exactly-once"),
     log=Log({0: 0, 1: 5}, {0: 7, 1: 9}, 3, "[3, 0, 99]", 2**62 + 1),
 )
-STREAM = replace(
-    FULL,
-    log=None,
-    stream=Stream({"SELECT": "a1"}, "query", 7, {"views": {0: 12, 1: 3}}, {"views": "id"}, True, {0: 5}),
+PROGRESS = Stream({"SELECT": "a1"}, "query", 7, {"views": {0: 12, 1: 3}}, {"views": "id"}, True, {0: 5})
+STREAM = replace(FULL, log=None, stream=PROGRESS)
+LEASED = replace(
+    STREAM, stream=replace(PROGRESS, lease=Lease("l1", "host", 42, "boot/1", "2026-01-01 00:00:00Z", 1_800_000_060.5))
 )
 
 
-@pytest.mark.parametrize("record", [CLAIM, FULL, STREAM])
+@pytest.mark.parametrize("record", [CLAIM, FULL, STREAM, LEASED])
 def test_record_survives_encoding(record: StateRecord) -> None:
     assert decode("orders", record.encode()) == record
 

@@ -91,6 +91,21 @@ def expose(spark: SparkSession, sql: str, layout: Records, request: Request) -> 
     )
 
 
+def preview(spark: SparkSession, sql: str, request: Request) -> tuple[Reading, bool]:
+    """The offsets that a run would read, and whether the relation has others now, or another SELECT. Nothing is created."""
+    kafka = _without_reset(request.kafka)
+    with kafka.admin() as admin:
+        covered = slices.resolve(admin, request.model, request.options, lambda metadata: _group_problem(metadata, request))
+    group = request.options.properties["group.id"] if request.options.scan_startup_mode == "group-offsets" else None
+    view = views.TopicView(
+        request.relation, request.existing, {**kafka.catalog(), **covered.reader(), "includeHeaders": "true"}, sql
+    )
+    before = views.prepare(spark, request.model, request.relation, creates_schema=False)
+    message = f"planned, {_count(covered.offsets, 'offset')}"
+    reading = Reading(_message=message, slice=covered.as_dict(), offsets=covered.offsets, group=group)
+    return reading, not views.is_created(view, before)
+
+
 def _group_problem(metadata: str, request: Request) -> str | None:
     """Why this source may not continue at an offset with this metadata: another model or environment committed it."""
     committed_by = metadata.removeprefix(group_offsets.COMMITTED_BY)

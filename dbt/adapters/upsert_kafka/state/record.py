@@ -98,6 +98,23 @@ class Log:
         return self.digest is not None and self.seed is not None
 
 
+@dataclass(frozen=True)
+class Lease:
+    """The process that runs a continuous stream now. It renews the lease until it ends; see `state.lease`."""
+
+    id: str
+    host: str
+    process: int
+    machine: str
+    """What process ids are unique in: the boot and the process namespace. Empty if that is not known."""
+    started_at: str
+    until: float
+    """Unix time. Afterwards the lease counts no more."""
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}, started {self.started_at}"
+
+
 SourceOffsets = Mapping[str, Mapping[int, int]]
 """The next offset to read, by topic and partition."""
 
@@ -119,6 +136,8 @@ class Stream:
     is_stateless: bool
     refresh: Mapping[int, int] | None = None
     """Where the topic ended when --full-refresh began. Keys whose last record is older are deleted when all events are read."""
+    lease: Lease | None = None
+    """Only while `upsert-kafka stream` runs."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +228,7 @@ def _record(found: dict[str, Any]) -> StateRecord:
 
 
 def _stream(found: Mapping[str, Any]) -> Stream:
-    refresh = found.get("refresh")
+    refresh, lease = found.get("refresh"), found.get("lease")
     return Stream(
         definition={_text(name): _text(value) for name, value in found["definition"].items()},
         query=_text(found["query"]),
@@ -218,7 +237,13 @@ def _stream(found: Mapping[str, Any]) -> Stream:
         topics={_text(topic): _text(id) for topic, id in found["topics"].items()},
         is_stateless=found["is_stateless"] is True,
         refresh=None if refresh is None else _offsets(refresh),
+        lease=lease and _lease(lease),
     )
+
+
+def _lease(found: Mapping[str, Any]) -> Lease:
+    texts = {name: _text(found[name]) for name in ("id", "host", "machine", "started_at")}
+    return Lease(**texts, process=int(found["process"]), until=float(found["until"]))
 
 
 def _log(found: Mapping[str, Any]) -> Log:

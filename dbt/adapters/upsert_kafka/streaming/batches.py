@@ -6,6 +6,9 @@ A batch is computed completely and once, also if it was written before: otherwis
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from dbt.adapters.events.logging import AdapterLogger
@@ -24,7 +27,8 @@ from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, TransactionPla
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, release_checkpoints
 from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 from dbt.adapters.upsert_kafka.sql import quote_identifier
-from dbt.adapters.upsert_kafka.state.record import Stream
+from dbt.adapters.upsert_kafka.state import lease
+from dbt.adapters.upsert_kafka.state.record import Lease, Stream
 from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
 from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
 
@@ -33,6 +37,10 @@ logger = AdapterLogger("upsert_kafka")
 PEERS = "peers"
 NULL_COLUMN = "null_column_{}"
 NOT_WRITTEN = "Nothing of this batch was written; the next run repeats it."
+
+
+class StreamEndedError(Exception):
+    """The stream was asked to end. The batch was not begun; the next start computes it."""
 
 
 @dataclass
@@ -75,10 +83,18 @@ class Batches:
     stream: Stream
     """As the state record has it."""
     counts: Counts = field(default_factory=Counts)
+    is_continuous: bool = False
+    """Whether the process holds a lease, which each state record renews."""
+    is_ending: bool = False
+    """Set by another thread: the next batch does not begin."""
     error: Exception | None = None
     """What failed, if a batch did. Spark would report it as text with a stack trace."""
+    _closing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a state record is written or committed: an older record must not come after a newer one."""
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
+        if self.is_ending:
+            raise StreamEndedError
         try:
             with release_checkpoints():
                 self._process(frame, batch)
@@ -113,12 +129,35 @@ class Batches:
         Returns:
             The compressed size, if the sink knows it.
         """
+        after = replace(after, lease=lease.own() if self.is_continuous else None)
         delivery = self._deliver(records, number, after) if number else None
         if delivery is None or not self.request.transactional_id:
-            self.check_record()
-            self.memory.store.put(self.memory.of_stream(self.topic, self.layout, after))
+            with self._closing:
+                self.check_record()
+                self.memory.store.put(self.memory.of_stream(self.topic, self.layout, after))
         self.stream = after
         return (delivery.bytes if delivery else None) or 0
+
+    def renew_lease(self, admin: KafkaAdminClient) -> None:
+        """Write the state record again with a lease that begins now. Another thread than that of the batches calls it.
+
+        Args:
+            admin: of the calling thread.
+        """
+        self._put_lease(admin, lease.own())
+
+    def release_lease(self, admin: KafkaAdminClient) -> None:
+        """Let others publish to the topic: the stream has ended."""
+        self._put_lease(admin, None)
+
+    def _put_lease(self, admin: KafkaAdminClient, value: Lease | None) -> None:
+        with self._closing:
+            record = self.memory.store.get(admin, self.request.topic, waits=False)
+            found = record.stream if record is not None else None
+            if record is None or found is None or (found.query, found.batch) != (self.stream.query, self.stream.batch):
+                return  # Another run has taken over: the next batch is refused.
+            if lease.holder(found) is None and found.lease != value:
+                self.memory.store.put(replace(record, stream=replace(found, lease=value)))
 
     def check_record(self) -> None:
         """Refuse to write if another process has published since: its batches and these would be mixed.
@@ -128,7 +167,8 @@ class Batches:
         """
         record = self.memory.store.get(self.admin, self.request.topic)
         found = record.stream if record is not None else None
-        if record is None or found is None or (found.query, found.batch) != (self.stream.query, self.stream.batch):
+        is_same = found is not None and (found.query, found.batch) == (self.stream.query, self.stream.batch)
+        if record is None or not is_same or lease.holder(found) is not None:
             run = f" ({record.run})" if record is not None else ""
             raise StateError(
                 f"model {self.request.model}: another run has published to topic '{self.request.topic}' since this stream "
@@ -197,10 +237,32 @@ class Batches:
         if not self.request.transactional_id:
             self.check_record()
         state = self.memory.of_stream(self.topic, self.layout, after)
-        write = StateWrite(self.memory.store.topic, lambda _: (state.topic.encode(), state.encode()))
-        # The check comes when the transaction is open: whoever wrote before has committed or was aborted.
-        plan = TransactionPlan(self.check_record, write)
-        return deliver.deliver(records, number, self.topic, self.admin, self.request, plan)
+        with self._closed_once() as close:
+
+            def message(_: Delivery) -> tuple[bytes, bytes]:
+                close()
+                return state.topic.encode(), state.encode()
+
+            # The check comes when the transaction is open: whoever wrote before has committed or was aborted.
+            plan = TransactionPlan(self.check_record, StateWrite(self.memory.store.topic, message))
+            return deliver.deliver(records, number, self.topic, self.admin, self.request, plan)
+
+    @contextmanager
+    def _closed_once(self) -> Iterator[Callable[[], None]]:
+        """A function that takes the lock `_closing`, which is released at the end of the block. It may be called again."""
+        is_closed = False
+
+        def close() -> None:
+            nonlocal is_closed
+            if not is_closed:
+                self._closing.acquire()
+                is_closed = True
+
+        try:
+            yield close
+        finally:
+            if is_closed:
+                self._closing.release()
 
     def _add(self, counts: Counts) -> None:
         total = self.counts

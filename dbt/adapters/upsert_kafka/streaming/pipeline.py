@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from dbt.adapters.upsert_kafka.publish.memory import Memory, recall
 from dbt.adapters.upsert_kafka.publish.request import Delivered, Request
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.spark.settings import default_shuffle_partitions
+from dbt.adapters.upsert_kafka.state import lease
 from dbt.adapters.upsert_kafka.state.record import SourceOffsets
 from dbt.adapters.upsert_kafka.state.store import Access
 from dbt.adapters.upsert_kafka.streaming import batches, plan, refresh, sources, start
@@ -38,6 +40,8 @@ from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
 from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 
 logger = AdapterLogger("upsert_kafka")
+# The error of a batch is reported by `failure`. Py4J also logs it, with a stack trace, to stderr.
+logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
 
 POLL_SECONDS = 0.2
 SHUFFLE, SPARKS_SHUFFLE = "spark.sql.shuffle.partitions", "200"
@@ -70,6 +74,8 @@ class StreamModel:
     request: Request
     location: str
     """Where the checkpoints are."""
+    is_continuous: bool = False
+    """Whether this process runs the stream until it is stopped, and holds its lease."""
     is_cancelled: Callable[[], bool] = lambda: False
 
     def checkpoint(self, query: str) -> Checkpoint:
@@ -77,17 +83,19 @@ class StreamModel:
 
 
 def publish(model: StreamModel) -> Streamed:
-    """Publish what is new since the last run, and end."""
+    """Publish what is new since the last run, and end. A continuous stream is only prepared: `continuous` starts it."""
     request = model.request
     topics.check_name(request.topic)
     analysed, layout = analyse(model)
     before = views.prepare(model.spark, request.model, request.relation)
     if request.mode == "preview":
         return Streamed(_message="dry run, a stream is not previewed; nothing published", topic=request.topic)
+    progress: list[Any] = []
     with request.kafka.admin() as admin:
         writer = begin(model, analysed, layout, admin)
-        progress = run_available(model, writer)
-        refresh.finish(model.spark, writer)
+        if not model.is_continuous or writer.stream.refresh is not None:
+            progress = run_available(model, writer)
+            refresh.finish(model.spark, writer)
     expose.expose(model.spark, layout, request, before)
     return _streamed(request, writer, sum(int(p["numInputRows"]) for p in progress))
 
@@ -150,15 +158,19 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
             model.checkpoint,
         )
     )
-    topic, memory = _claimed(admin, topic, memory, request)
-    stream = replace(begins.stream, definition=_with_partitions(definition, topic))
+    topic, memory = _claimed(admin, topic, memory.prepared(), request)
+    own = lease.own() if model.is_continuous else None
+    stream = replace(begins.stream, definition=_with_partitions(definition, topic), lease=own)
     if begins.is_new:
         analysed = _plan(model, _complete(model.sources, stream.offsets))
         memory.store.put(memory.of_stream(topic, layout, stream))
         if begins.former is not None:
             begins.former.files.delete()
     checkpoint = model.checkpoint(stream.query)
-    return Batches(request, topic, admin, memory, layout, analysed, checkpoint, stream)
+    writer = Batches(request, topic, admin, memory, layout, analysed, checkpoint, stream, is_continuous=model.is_continuous)
+    if model.is_continuous and not begins.is_new:
+        writer.renew_lease(admin)
+    return writer
 
 
 def _with_partitions(definition: dict[str, str], topic: Topic) -> dict[str, str]:
@@ -256,7 +268,7 @@ def failure(model: StreamModel, writer: Batches, error: BaseException) -> Except
     text = str(writer.error or error)
     found = _CAUSE.search(text)
     reason = found[1] if found else text.strip().splitlines()[0]
-    return UpsertKafkaError(f"model {model.request.model}: the stream failed: {reason[:500]}. The next run continues after it.")
+    return UpsertKafkaError(f"model {model.request.model}: the stream failed: {reason[:500]}. The next start continues it.")
 
 
 @contextmanager
@@ -283,7 +295,7 @@ def _streamed(request: Request, writer: Batches, events: int) -> Streamed:
     counts = writer.counts
     written, deleted = count_of(counts.written, "key"), f", {counts.deleted} deleted" if counts.deleted else ""
     return Streamed(
-        _message=f"{count_of(events, 'event')}, {written} written{deleted}",
+        _message=f"topic {request.topic}: {count_of(events, 'event')}, {written} written{deleted}",
         rows_affected=counts.written + counts.deleted,
         topic=request.topic,
         events=events,

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbt.adapters.upsert_kafka.errors import OptionsError
-from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, UPSERT_KAFKA
+from dbt.adapters.upsert_kafka.options.table import CONTINUOUS, KAFKA_SOURCE, UPSERT_KAFKA
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sql import quote_identifier
-from dbt.adapters.upsert_kafka.streaming import pipeline, sources
+from dbt.adapters.upsert_kafka.streaming import handover, pipeline, sources
 from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed, StreamModel
 from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 
@@ -31,7 +31,7 @@ def check_model(model: Mapping[str, Any]) -> None:
         )
     if not config.get("trigger"):
         raise OptionsError(
-            f"model {model['name']}: reads a stream() and has no trigger. Set trigger='available-now', or "
+            f"model {model['name']}: reads a stream() and has no trigger. Set trigger='available-now' or 'continuous', or "
             "trigger='batch' to compute the whole SELECT in each run"
         )
 
@@ -88,8 +88,16 @@ class StreamsOfModels:
                 f"model {request.model}: a Python model can't be a stream. Remove the trigger. Nothing was started."
             )
         folder = location or (credentials.state_dir / "checkpoints").as_uri()
-        found = StreamModel(handle.spark, sql, self._of(model), request, folder, lambda: handle.is_cancelled)
-        return pipeline.publish(found)
+        is_continuous = request.options.trigger == CONTINUOUS and handover.is_active() and request.mode == "publish"
+        found = StreamModel(
+            handle.spark, sql, self._of(model), request, folder, is_continuous, is_cancelled=lambda: handle.is_cancelled
+        )
+        if not is_continuous:
+            return pipeline.publish(found)
+        handover.wait_for_lease(request, lambda: handle.is_cancelled)
+        streamed = pipeline.publish(found)
+        handover.give(found)
+        return streamed
 
     def _of(self, model: Mapping[str, Any]) -> tuple[StreamSource, ...]:
         return tuple(self._sources.get(model["unique_id"], {}).values())
