@@ -51,6 +51,10 @@ class Topic:
     """Kafka's topic id: a topic that was deleted and created again has another."""
     written: Mapping[int, int] = field(default_factory=dict)
     """The high watermarks, which include open transactions, as they were before `end`; empty if nobody asked for them."""
+    replicas: int = 0
+    """Of the partition that has the fewest."""
+    config: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """With the cluster's defaults; empty if the user lacks the right to read it."""
 
     @property
     def is_empty(self) -> bool:
@@ -112,14 +116,17 @@ def describe(admin: KafkaAdminClient, name: str, isolation_level: int = READ_COM
     partitions = [p["partition_index"] for p in found["partitions"]]
     earliest = {TopicPartition(name, p): OffsetSpec.EARLIEST for p in partitions}
     first = admin.list_partition_offsets(earliest, timeout_ms=LEADER_TIMEOUT_MS)
+    settings = config(admin, name)
     return Topic(
         name=name,
         partitions=len(partitions),
-        cleanup_policy=config(admin, name).get("cleanup.policy"),
+        cleanup_policy=settings.get("cleanup.policy"),
         first={p.partition: found.offset for p, found in first.items()},
         end=ends(admin, name, partitions, isolation_level),
         operations=frozenset(found.get("authorized_operations") or ()) or None,
         id=_topic_id(found.get("topic_id")),
+        replicas=min((len(p["replica_nodes"]) for p in found["partitions"]), default=0),
+        config=settings,
     )
 
 

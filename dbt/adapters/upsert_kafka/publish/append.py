@@ -7,6 +7,7 @@ Leaves to `pipeline` the `kafka` models that compare with the topic (update_mode
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,11 +17,25 @@ from dbt.adapters.upsert_kafka.catalog import views
 from dbt.adapters.upsert_kafka.dbt_warnings import warn_about
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.formats.records import KEY, NULL_KEY, PARTITION, VALUE, Records, extras, size
-from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client import topic_drift, topics
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
-from dbt.adapters.upsert_kafka.publish import announce, contracts, deliver, encode, expose, guards, schema_changes
+from dbt.adapters.upsert_kafka.publish import (
+    announce,
+    configuration,
+    contracts,
+    deliver,
+    encode,
+    expose,
+    fingerprint,
+    guards,
+    planned,
+    samples,
+    schema_changes,
+)
+from dbt.adapters.upsert_kafka.publish.kinds import Kind
 from dbt.adapters.upsert_kafka.publish.memory import Result, layout_of, recall
-from dbt.adapters.upsert_kafka.publish.request import Appended, Request, delivered
+from dbt.adapters.upsert_kafka.publish.refusals import Refusals
+from dbt.adapters.upsert_kafka.publish.request import Appended, Request, delivered, preview_of
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, release_checkpoints
 from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 from dbt.adapters.upsert_kafka.state.record import Layout
@@ -41,7 +56,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     schema_changes.check_mode(request.model, request.on_schema_change)
     layout = encode.layout_of(rows, request)
     partitioner = deliver.partitioner_of(request)
-    before = views.prepare(spark, request.model, request.relation)
+    before = views.prepare(spark, request.model, request.relation, creates_schema=request.mode != "preview")
     if request.mode == "check":
         expose.expose(spark, layout, request, before)
         return Appended(_message="checked, nothing appended", topic=request.topic)
@@ -58,26 +73,59 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     events = checkpoint(encoded.where(~F.col(NULL_KEY)).select(KEY, VALUE, *extras(encoded)))
     count, nulls = metrics.values["rows"], metrics.values["nulls"]
 
-    _check(request, violations.violations(), nulls)
-    if request.mode == "preview":
-        return Appended(
-            _message=f"dry run, nothing appended: +{count}", topic=request.topic, dry_run=True, appended=count, dropped=nulls
-        )
-
+    refusals = Refusals(request.model, collects=request.mode == "preview")
+    with refusals.check():
+        _check(request, violations.violations(), nulls)
     with request.kafka.admin() as admin:
+        planned.check_topic(admin, request)
         topic = topics.describe(admin, request.topic)
-        if topic is not None and request.transactional_id:
+        if topic is not None and request.transactional_id and request.mode == "publish":
             deliver.recover(admin, topic, request)
         memory = recall(admin, topic, request)
-        deliver.check_size(admin, topic, metrics.values["largest"] or 0, request)
-        _announce(memory.trusted.layout, layout_of(layout, request.time_zone), request)
-        warn_about(request.model, _warnings(topic, layout, metrics.values["tombstones"], request))
+        drift = topic_drift.drift(topic, request.topic_settings) if topic is not None else ()
+        with refusals.check():
+            memory.check_owner()
+        with refusals.check():
+            configuration.check(request.model, request.topic, drift, request.on_configuration_change)
+        with refusals.check():
+            deliver.check_size(admin, topic, metrics.values["largest"] or 0, request)
+        announced: list[str] = []
+        with refusals.check():
+            announced = _announcements(memory.trusted.layout, layout_of(layout, request.time_zone), request)
+        warnings = _warnings(topic, layout, metrics.values["tombstones"], request)
+        if request.mode == "preview" or request.planned is not None:
+            seed = request.planned.seed if request.planned is not None else secrets.randbits(63)
+            state = fingerprint.before(memory.cluster_id, topic, layout, request, seed)
+            state = replace(state, messages=fingerprint.of_messages(events, layout, seed))
+            planned.check_all(request, state)
+        if request.mode == "preview":
+            now = replace(
+                preview_of(request, topic, state),
+                counts={samples.APPEND: count, Kind.NULL.value: nulls},
+                refusals=tuple(refusals.reasons),
+                notes=(*announced, *warnings),
+                columns=_differences(memory.trusted.layout, layout_of(layout, request.time_zone)),
+                drift=drift,
+                samples=samples.of_events(events, layout, request.samples),
+            )
+            request.report(now)
+            return Appended(
+                _message=f"dry run, nothing appended: topic {request.topic}: {count} appended",
+                topic=request.topic,
+                dry_run=True,
+                appended=count,
+                dropped=nulls,
+            )
+        warn_about(request.model, [*announced, *warnings])
         memory = memory.prepared()
         is_created = False
         if topic is None:
             topic, is_created = topics.create_unless_exists(admin, request.topic, request.topic_settings)
             memory = memory if is_created else recall(admin, topic, request).prepared()
         topics.check_rights(topic, "WRITE")
+        if not is_created:
+            planned.check(request, topics.moved(admin, topic) if request.planned is not None else ())
+        topic = configuration.applied(admin, topic, drift, request.on_configuration_change)
         memory = memory.claim(topic, is_created)
         result = Result(topic, layout)
         delivery = None
@@ -89,7 +137,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         memory.close(replace(result, delivery=delivery))
     expose.expose(spark, layout, request, before)
     return Appended(
-        _message=f"+{count}",
+        _message=f"topic {request.topic}: {count} appended",
         rows_affected=count,
         topic=request.topic,
         appended=count,
@@ -98,12 +146,16 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
     )
 
 
-def _announce(before: Layout | None, now: Layout, request: Request) -> None:
-    """Announce other columns or another format to consumers, or refuse them, by the model's on_schema_change."""
+def _announcements(before: Layout | None, now: Layout, request: Request) -> list[str]:
+    """What other columns or another format mean to consumers, unless the model's on_schema_change refuses them."""
     if request.on_schema_change == schema_changes.FAIL and not request.full_refresh:
         schema_changes.check(request.model, before, now)
     change = announce.layout_change(before, now, request.topic)
-    warn_about(request.model, [change] if change else [])
+    return [change] if change else []
+
+
+def _differences(before: Layout | None, now: Layout) -> announce.Differences:
+    return announce.Differences() if before is None else announce.differences(before, now)
 
 
 def _warnings(topic: Topic | None, layout: Records, tombstones: int, request: Request) -> list[str]:
@@ -111,7 +163,8 @@ def _warnings(topic: Topic | None, layout: Records, tombstones: int, request: Re
     settings = request.topic_settings
     policy = topic.cleanup_policy if topic else settings.config.get("cleanup.policy")
     deletes = guards.appended_tombstones(tombstones, request.topic, policy, layout)
-    return [*(topics.differences(topic, settings) if topic else ()), *([deletes] if deletes else ())]
+    drift = configuration.warnings(topic, settings, request.on_configuration_change) if topic else []
+    return [*drift, *([deletes] if deletes else [])]
 
 
 def _check(request: Request, broken: list[str], nulls: int) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
+from dbt.adapters.upsert_kafka import progress
 from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import count_of
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
@@ -91,11 +92,15 @@ class Comparison:
         return self.next_snapshot.digest.text if self.changes.makes_equal else None
 
 
-def seed_of(last: Log | None) -> int:
-    """The seed of the hashes of a run: that of the last run's digest and snapshot, or a new one if they can't be used."""
+def seed_of(last: Log | None, planned: int | None = None) -> int:
+    """The seed of the hashes of a run: that of the last run's digest and snapshot, or a new one if they can't be used.
+
+    Args:
+        planned: the seed of the plan that is applied, whose digest has it.
+    """
     if last is not None and last.is_comparable and last.seed is not None:
         return last.seed
-    return secrets.randbits(63)
+    return secrets.randbits(63) if planned is None else planned
 
 
 def compare(inputs: Inputs) -> Comparison:
@@ -114,6 +119,7 @@ def compare(inputs: Inputs) -> Comparison:
         return _without_changes(inputs, of_rows, last.live_keys or 0)
     snapshot = None
     if last is not None and snapshots.is_worth_it(topic):
+        progress.step("compare")
         snapshot = snapshots.load(inputs.spark, request.relation, topic, last.digest or "", request.places_by_default)
     if snapshot is not None and policy.is_complete and not policy.republishes:
         part, snapshot = snapshot.differing(rows)
@@ -154,6 +160,9 @@ def _with_snapshot(inputs: Inputs, of_rows: Digest, latest: DataFrame) -> Compar
 
 def _with_topic(inputs: Inputs, topic: Topic, next_snapshot: NextSnapshot | None = None) -> Comparison:
     request = inputs.request
+    records = sum(topic.end[partition] - topic.first[partition] for partition in topic.end)
+    # Without the digest the rows have not been counted.
+    progress.step("compare", records + next_snapshot.digest.rows if next_snapshot else None)
     found = change_events.with_tombstones(scan.read(inputs.spark, request.kafka, topic), inputs.layout)
     latest = scan.latest(found, split_keys=False, seed=inputs.seed)
     keeps_all_keys = next_snapshot is not None

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 from kafka import KafkaAdminClient
 from pyspark.sql import DataFrame, SparkSession
 
+from dbt.adapters.upsert_kafka import progress
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
-from dbt.adapters.upsert_kafka.publish import consumed_groups
+from dbt.adapters.upsert_kafka.publish import consumed_groups, memory
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sinks import NO_PLAN, Delivery, Sink, Target, TransactionPlan, partitioners
 from dbt.adapters.upsert_kafka.sinks import spark as spark_sink
 from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
+from dbt.adapters.upsert_kafka.state import lease
 
 if TYPE_CHECKING:
     from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
@@ -67,7 +69,12 @@ def check_size(admin: KafkaAdminClient, topic: Topic | None, largest: int, reque
 
 
 def recover(admin: KafkaAdminClient, topic: Topic, request: Request) -> None:
-    """Abort the transaction that a killed exactly-once run left open: readers see nothing behind it until it ends."""
+    """Abort the transaction that a killed exactly-once run left open: readers see nothing behind it until it ends.
+
+    Raises:
+        GuardError: a stream runs in another process, whose transactions must not be aborted.
+    """
+    lease.check(request.model, topic.name, memory.stream_of(admin, topic, request))
     _transaction_sink().recover(_target(admin, topic, request))
 
 
@@ -92,6 +99,7 @@ def deliver(
     else:
         sink = SparkSink("none" if options.sink_delivery_guarantee == "none" else "at-least-once", options.sink_parallelism)
     plan = consumed_groups.with_groups(plan, admin, request)
+    progress.step("write", messages)
     return replace(sink.deliver(placed, _target(admin, topic, request, plan)), records=messages)
 
 

@@ -20,7 +20,7 @@ from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, TransactionPlan
 from dbt.adapters.upsert_kafka.sql import quote_identifier, type_text
-from dbt.adapters.upsert_kafka.state import ownership
+from dbt.adapters.upsert_kafka.state import lease, ownership
 from dbt.adapters.upsert_kafka.state.record import Layout, Log, Published, StateRecord, Stream, View, now_text
 from dbt.adapters.upsert_kafka.state.store import Access, StateSettings, StateStore, store_of
 from dbt.adapters.upsert_kafka.state.trust import NOTHING, Trusted, trust
@@ -74,6 +74,18 @@ class Memory:
             return None
         how = "was deleted" if topic is None else "was deleted and created again"
         return f"topic '{record.topic}' {how} since the last run ({record.run}). All rows are published to it."
+
+    @property
+    def cluster_id(self) -> str:
+        return self.store.cluster_id(self.admin)
+
+    def check_owner(self) -> None:
+        """Refuse a topic that another model owns.
+
+        Raises:
+            GuardError: names the owner.
+        """
+        ownership.check_owner(self.request.owner, self.request.topic, self.trusted)
 
     def check_changes(self, changed: int, deleted: int) -> None:
         """Refuse to change or delete keys that this model is not known to own.
@@ -214,6 +226,8 @@ class Memory:
 def recall(admin: KafkaAdminClient, topic: Topic | None, request: Request) -> Memory:
     """Read the topic's state record, trust it as far as the live topic confirms it, and refuse another model's topic.
 
+    A preview of another model's topic is not refused here: it collects this reason with others, see `Memory.check_owner`.
+
     Args:
         topic: as it is now, None if it does not exist.
     """
@@ -222,8 +236,21 @@ def recall(admin: KafkaAdminClient, topic: Topic | None, request: Request) -> Me
     is_readable = access in (Access.FULL, Access.READ_ONLY)
     record = store.get(admin, request.topic) if is_readable else None
     trusted = trust(record, store.cluster_id(admin), topic, request.options.appends)
-    ownership.check_owner(request.owner, request.topic, trusted)
-    return Memory(admin, request, store, access, record, trusted)
+    memory = Memory(admin, request, store, access, record, trusted)
+    if request.mode != "preview":
+        memory.check_owner()
+    if request.mode == "publish":
+        lease.check(request.model, request.topic, trusted.stream)
+    return memory
+
+
+def stream_of(admin: KafkaAdminClient, topic: Topic, request: Request) -> Stream | None:
+    """The stream that publishes to the topic, as far as it is known without waiting: its own transaction may be open."""
+    store = store_of(request.kafka, request.state)
+    if store.access(admin) not in (Access.FULL, Access.READ_ONLY):
+        return None
+    record = store.get(admin, topic.name, waits=False)
+    return trust(record, store.cluster_id(admin), topic, request.options.appends).stream
 
 
 def is_published(kafka: KafkaSettings, settings: StateSettings, name: str, appends: bool = False) -> bool:

@@ -19,25 +19,32 @@ from dbt.adapters.upsert_kafka.dbt_warnings import warn_about
 from dbt.adapters.upsert_kafka.errors import GuardError, TopicMovedError
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
 from dbt.adapters.upsert_kafka.formats.records import Records
-from dbt.adapters.upsert_kafka.kafka_client import topics
+from dbt.adapters.upsert_kafka.kafka_client import topic_drift, topics
+from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
 from dbt.adapters.upsert_kafka.kafka_client.topics import READ_UNCOMMITTED, Topic
 from dbt.adapters.upsert_kafka.publish import (
     announce,
     change_events,
     compare,
+    configuration,
     contracts,
     deliver,
     encode,
     expose,
+    fingerprint,
     guards,
-    preview,
+    planned,
+    samples,
     scan,
     schema_changes,
 )
 from dbt.adapters.upsert_kafka.publish.changes import Changes
+from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint
 from dbt.adapters.upsert_kafka.publish.kinds import Kind, Policy
 from dbt.adapters.upsert_kafka.publish.memory import Memory, Result, columns_of, layout_of, published_layout, recall
-from dbt.adapters.upsert_kafka.publish.request import Publication, Request, delivered
+from dbt.adapters.upsert_kafka.publish.preview import Preview
+from dbt.adapters.upsert_kafka.publish.refusals import Refusals
+from dbt.adapters.upsert_kafka.publish.request import Publication, Request, delivered, preview_of
 from dbt.adapters.upsert_kafka.sinks import Delivery
 from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.spark.checkpoint import release_checkpoints
@@ -64,7 +71,7 @@ def publish(spark: SparkSession, rows: DataFrame, request: Request) -> Publicati
     deliver.check_spark(spark, request)
     rows = _with_removed_columns(spark, rows, request)
     layout = encode.layout_of(rows, request)
-    before = views.prepare(spark, request.model, request.relation)
+    before = views.prepare(spark, request.model, request.relation, creates_schema=request.mode != "preview")
     run = Run(spark, rows, layout, deliver.partitioner_of(request), before, request)
     if request.mode == "check":
         _check_schema(run, None)
@@ -103,34 +110,54 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
         TopicMovedError: the topic is not as it was compared. Nothing was written.
     """
     spark, layout, request = run.spark, run.layout, run.request
+    refusals = Refusals(request.model, collects=request.mode == "preview")
+    planned.check_topic(admin, request)
     topic = _existing_topic(admin, request)
     memory = recall(admin, topic, request)
-    if topic is not None and not topic.is_empty:
-        _check_schema(run, memory.trusted.layout)
-    deletes_old_keys = _has_old_keys(memory, layout, topic, request)
+    drift = topic_drift.drift(topic, request.topic_settings) if topic is not None else ()
+    deletes_old_keys = False
+    with refusals.check():
+        memory.check_owner()
+    with refusals.check():
+        configuration.check(request.model, request.topic, drift, request.on_configuration_change)
+    with refusals.check():
+        if topic is not None and not topic.is_empty:
+            _check_schema(run, memory.trusted.layout)
+    with refusals.check():
+        deletes_old_keys = _has_old_keys(memory, layout, topic, request)
     policy = Policy.of(request.options, request.full_refresh, deletes_old_keys)
 
     violations = contracts.ViolationCount(request.not_null, request.checks)
     last = memory.trusted.log
-    seed = compare.seed_of(last)
+    seed = compare.seed_of(last, request.planned.seed if request.planned else None)
+    state = fingerprint.before(memory.cluster_id, topic, layout, request, seed)
+    planned.check_causes(request, state)
     encoded = layout.encode_to_compare(violations.observe(run.rows), request.options, seed)
     comparison = compare.compare(compare.Inputs(spark, encoded, layout, policy, topic, last, seed, request))
     changes = comparison.changes
 
-    warnings = guards.check(request.model, changes, layout, request.options, violations.violations())
-    memory.check_changes(changes[Kind.UPDATE], changes[Kind.DELETE] + changes.stale_values)
-    deliver.check_size(admin, topic, changes.largest, request)
+    warnings = configuration.warnings(topic, request.topic_settings, request.on_configuration_change) if topic else []
+    with refusals.check():
+        warnings += guards.check(request.model, changes, layout, request.options, violations.violations())
+    with refusals.check():
+        memory.check_changes(changes[Kind.UPDATE], changes[Kind.DELETE] + changes.stale_values)
+    with refusals.check():
+        deliver.check_size(admin, topic, changes.largest, request)
     announced = _announcements(memory, layout, changes[Kind.UPDATE], topic, request)
+    if request.mode == "preview" or request.planned is not None:
+        messages = _records(spark, changes, layout, topic, request)
+        state = replace(state, messages=fingerprint.of_messages(messages, layout, seed))
+        planned.check_all(request, state)
     if request.mode == "preview":
-        for line in announced:
-            logger.info(f"model {request.model}: {line}")
-        _log_preview(spark, changes, layout, topic, request)
+        notes = (*announced, *warnings)
+        request.report(_preview(run, changes, Situation(topic, memory, state, drift), notes, tuple(refusals.reasons)))
         return _publication(changes, request)
 
     warn_about(request.model, [*announced, *warnings])
     memory = memory.prepared()
     is_created = topic is None
     topic = _topic_to_write(admin, topic, request)
+    topic = configuration.applied(admin, topic, drift, request.on_configuration_change)
     memory = memory.claim(topic, is_created)
 
     result = Result(topic, layout, None, changes.keys_after, comparison.digest_after, seed)
@@ -185,8 +212,6 @@ def _existing_topic(admin: KafkaAdminClient, request: Request) -> Topic | None:
             written = topics.ends(admin, topic.name, topic.end, READ_UNCOMMITTED)
             topic = topics.describe(admin, request.topic)
             topic = topic and replace(topic, written=written)
-    if topic is not None:
-        warn_about(request.model, topics.differences(topic, request.topic_settings))
     return topic
 
 
@@ -206,7 +231,9 @@ def _topic_to_write(admin: KafkaAdminClient, topic: Topic | None, request: Reque
         raise TopicMovedError(request.topic, ANOTHER_TOPIC)
     if not request.transactional_id:
         # A transaction checks this itself, when no other run can write any more.
-        warn_about(request.model, topics.moved(admin, topic))
+        moved = topics.moved(admin, topic)
+        planned.check(request, moved)
+        warn_about(request.model, moved)
     return topic
 
 
@@ -231,16 +258,39 @@ def _announcements(memory: Memory, layout: Records, updated: int, topic: Topic |
     return [line for line in (recreated, columns, zone) if line]
 
 
-def _log_preview(spark: SparkSession, changes: Changes, layout: Records, topic: Topic | None, request: Request) -> None:
-    found = scan.read(spark, request.kafka, topic) if topic is not None and not topic.is_empty else None
-    for line in preview.lines(changes, layout, found):
-        logger.info(f"model {request.model}: {line}")
+@dataclass(frozen=True)
+class Situation:
+    """The topic of a preview as it is now."""
+
+    topic: Topic | None
+    memory: Memory
+    state: Fingerprint
+    drift: tuple[Drift, ...]
 
 
-def _records(spark: SparkSession, changes: Changes, layout: Records, topic: Topic, request: Request) -> DataFrame:
+def _preview(run: Run, changes: Changes, now: Situation, notes: tuple[str, ...], refusals: tuple[str, ...]) -> Preview:
+    request, layout, topic = run.request, run.layout, now.topic
+    before = now.memory.trusted.layout if topic is not None and not topic.is_empty else None
+    found = scan.read(run.spark, request.kafka, topic) if topic is not None and not topic.is_empty else None
+    layouts = samples.Layouts.of(layout, before, request.options, request.registry)
+    columns = announce.differences(before, layout_of(layout, request.time_zone)) if before is not None else None
+    return replace(
+        preview_of(request, topic, now.state),
+        counts={kind.value: changes[kind] for kind in changes.counts},
+        live_keys=changes.live_keys,
+        refusals=refusals,
+        notes=notes,
+        columns=columns or announce.Differences(),
+        drift=now.drift,
+        samples=samples.of_changes(changes, found, layouts, request.samples),
+    )
+
+
+def _records(spark: SparkSession, changes: Changes, layout: Records, topic: Topic | None, request: Request) -> DataFrame:
     if not isinstance(layout.value_format, ChangelogFormat):
         return changes.records()
-    return change_events.records(changes, None if topic.is_empty else scan.read(spark, request.kafka, topic), layout)
+    found = None if topic is None or topic.is_empty else scan.read(spark, request.kafka, topic)
+    return change_events.records(changes, found, layout)
 
 
 def _publication(changes: Changes, request: Request, delivery: Delivery | None = None) -> Publication:
@@ -248,7 +298,8 @@ def _publication(changes: Changes, request: Request, delivery: Delivery | None =
     deleted, unchanged = changes[Kind.DELETE], changes[Kind.UNCHANGED]
     is_preview = request.mode == "preview"
     return Publication(
-        _message=f"{'dry run, nothing published: ' if is_preview else ''}+{inserted} ~{updated} -{deleted} ={unchanged}",
+        _message=f"{'dry run, nothing published: ' if is_preview else ''}topic {request.topic}: "
+        f"{inserted} new, {updated} changed, {deleted} deleted, {unchanged} unchanged",
         rows_affected=0 if is_preview else inserted + updated + deleted,
         topic=request.topic,
         dry_run=is_preview,

@@ -1,48 +1,131 @@
-"""The report of a dry run: how many keys a run would insert, update and delete, with examples of old and new values."""
+"""What a run would do with a topic: the result of a run that writes nothing, and the lines that a dry run logs.
+
+A refusal is a part of the result and does not hide the counts. Leaves to `samples` how examples are found and to `plan` how they
+are written to files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from dbt.adapters.events.logging import AdapterLogger
 
-from dbt.adapters.upsert_kafka.errors import count_of
-from dbt.adapters.upsert_kafka.formats.records import KEY, VALUE, Records
-from dbt.adapters.upsert_kafka.publish.changes import Changes
-from dbt.adapters.upsert_kafka.publish.kinds import KIND, Kind
+from dbt.adapters.upsert_kafka.errors import GuardError, count_of
+from dbt.adapters.upsert_kafka.formats.decode import as_json
+from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
+from dbt.adapters.upsert_kafka.publish.announce import Differences
 
-EXAMPLES = 5
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint
+
+logger = AdapterLogger("upsert_kafka")
+
+NOTHING_WRITTEN = "Nothing was written; the topic is untouched."
 
 
-def lines(changes: Changes, records: Records, found: DataFrame | None) -> Iterator[str]:
-    """One line per kind of change, one per example.
+@dataclass(frozen=True)
+class Sample:
+    """One change, as the messages before and after it."""
 
-    Args:
-        found: the topic's records, None for a topic without records.
+    kind: str
+    """insert, update, republish, delete or append."""
+    key: Any
+    """Decoded: a mapping of fields, or text if the format has none; None for an event without a key."""
+    old: Any = None
+    new: Any = None
+    changed: tuple[str, ...] = ()
+    """The fields that differ."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a run of one model would do."""
+
+    model: str
+    topic: str
+    owner: str
+    """The model, with its project, environment and schema."""
+    environment: str
+    fingerprint: Fingerprint
+    creates: Mapping[str, str] | None = None
+    """The settings with which the topic would be created; None if it exists."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Keys, or events of a model that appends, by kind."""
+    live_keys: int | None = None
+    """Keys of the topic before the run."""
+    refusals: tuple[str, ...] = ()
+    """Why a run would be refused."""
+    notes: tuple[str, ...] = ()
+    """What changes for consumers, and warnings."""
+    columns: Differences = field(default_factory=Differences)
+    """How the messages differ from those of the last run."""
+    drift: tuple[Drift, ...] = ()
+    on_drift: str = "warn"
+    samples: tuple[Sample, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        return self.fingerprint.messages.count
+
+    @property
+    def alters(self) -> tuple[Drift, ...]:
+        """The topic settings that a run would change."""
+        return self.drift if self.on_drift == "apply" else ()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether a run would write or change anything that consumers see."""
+        return bool(self.messages or self.creates is not None or self.alters)
+
+
+def log(preview: Preview) -> None:
+    """The report of a dry run.
+
+    Raises:
+        GuardError: the run would be refused; comes after the counts.
     """
-    for kind in (Kind.INSERT, Kind.UPDATE, Kind.DELETE):
-        if changes[kind]:
-            yield f"would {kind} {count_of(changes[kind], 'key')}, for example"
-            some = changes.frame.where(F.col(KIND) == kind).orderBy(KEY).limit(EXAMPLES).select(KEY, VALUE)
-            yield from _examples(kind, some, records, found)
+    for line in lines(preview):
+        logger.info(f"model {preview.model}: {line}")
+    if preview.refusals:
+        reasons = "\n".join(f"model {preview.model}: {reason}" for reason in preview.refusals)
+        raise GuardError(f"{reasons}\n{NOTHING_WRITTEN}")
 
 
-def _examples(kind: Kind, some: DataFrame, records: Records, found: DataFrame | None) -> Iterator[str]:
-    if kind == Kind.INSERT or found is None:
-        with_old = some.withColumn("old", F.lit(None).cast("binary"))
-    else:
-        last = (
-            found.join(F.broadcast(some.select(KEY)), KEY)
-            .groupBy(KEY)
-            # A value before a tombstone, because the key may be in several partitions, see `scan`.
-            .agg(F.max_by(VALUE, F.struct(F.col(VALUE).isNotNull(), "timestamp", "offset")).alias("old"))
-        )
-        with_old = some.join(last, KEY, "left")
-    shown = with_old.orderBy(KEY).select(
-        records.show_key().alias("key"), records.show_value("old").alias("old"), records.show_value(VALUE).alias("new")
-    )
-    for row in shown.collect():
-        before = row["old"] if row["old"] is not None else "(none)"
-        after = row["new"] if kind != Kind.DELETE and row["new"] is not None else "(deleted)"
-        yield f"  {row['key']}: {before} -> {after}"
+def lines(preview: Preview) -> Iterator[str]:
+    """The refusals, then the counts with examples, then what else changes."""
+    yield from (f"would be refused: {reason}" for reason in preview.refusals)
+    if preview.creates is not None:
+        yield f"would create topic '{preview.topic}'" + (f" with {_listed(preview.creates)}" if preview.creates else "")
+    yield from preview.notes
+    yield from (f"would change the topic's {change.setting} from {change.now} to {change.wanted}" for change in preview.alters)
+    for kind, number in preview.counts.items():
+        noun = "event" if kind == "append" else "key"
+        some = [sample for sample in preview.samples if sample.kind == kind]
+        if number and kind in VERBS:
+            yield f"would {kind} {count_of(number, noun)}" + (", for example" if some else "")
+            yield from (f"  {shown(sample.key)}: {_old(sample)} -> {_new(sample)}" for sample in some)
+    sent = preview.fingerprint.messages
+    yield f"would send {count_of(sent.count, 'message')}, {sent.bytes} bytes"
+
+
+VERBS = ("insert", "update", "delete", "republish", "append")
+
+
+def shown(value: Any) -> str:
+    """A decoded key or value in one line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=as_json)
+
+
+def _old(sample: Sample) -> str:
+    return "(none)" if sample.old is None else shown(sample.old)
+
+
+def _new(sample: Sample) -> str:
+    return "(deleted)" if sample.new is None else shown(sample.new)
+
+
+def _listed(settings: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())

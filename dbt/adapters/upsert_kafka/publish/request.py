@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dbt.adapters.contracts.connection import AdapterResponse
 
 from dbt.adapters.upsert_kafka.catalog.views import Comments
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
-from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic, TopicSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.options.table import KAFKA
+from dbt.adapters.upsert_kafka.publish import preview
 from dbt.adapters.upsert_kafka.publish.contracts import Check
+from dbt.adapters.upsert_kafka.publish.preview import Preview
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import Delivery, GroupCommit
 from dbt.adapters.upsert_kafka.sinks.partitioners import DEFAULT
 from dbt.adapters.upsert_kafka.state.record import Owner, Run
 from dbt.adapters.upsert_kafka.state.store import StateSettings
 
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint
+
+EXAMPLES = 5
 Mode = Literal["publish", "check", "preview"]
 """`publish` is a normal run. `check` is --empty and --sample: the topic is neither read nor written, the view is created.
-`preview` is the dry run: the topic is read, and nothing is written."""
+`preview` is the dry run and the plan: the topic is read, and nothing is written."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,16 @@ class Request:
     """The profile's `schema_registry`."""
     folder: Path | None = None
     """The project's folder: a custom partitioner is imported from it."""
+    sql: str = ""
+    """The compiled SELECT, or the code of a Python model."""
+    on_configuration_change: str = "warn"
+    """What to do if the topic's settings are not those of the model, see `configuration`."""
+    samples: int = EXAMPLES
+    """How many changes of each kind a preview shows."""
+    report: Callable[[Preview], None] = preview.log
+    """Takes the result of a preview."""
+    planned: Fingerprint | None = None
+    """What a plan promised: the run is refused if it would write anything else."""
 
     @property
     def transactional_id(self) -> str | None:
@@ -135,3 +151,23 @@ def topic_settings(options: ModelOptions, defaults: Mapping[str, Any]) -> TopicS
         config={str(k): str(v) for k, v in {**(defaults.get("config") or {}), **options.topic_config}.items()},
         compacted=options.materialization != KAFKA,
     )
+
+
+def preview_of(request: Request, topic: Topic | None, state: Fingerprint) -> Preview:
+    """A preview without counts: what is known about the topic."""
+    return Preview(
+        model=request.model,
+        topic=request.topic,
+        owner=str(request.owner),
+        environment=request.owner.environment,
+        fingerprint=state,
+        creates=None if topic is not None else _creation(request.topic_settings),
+        on_drift=request.on_configuration_change,
+    )
+
+
+def _creation(settings: TopicSettings) -> dict[str, str]:
+    """The settings of a new topic. Those that nobody set are the broker's."""
+    own = {"partitions": settings.partitions, "replication_factor": settings.replication_factor}
+    found = {name: str(value) for name, value in own.items() if value is not None}
+    return {**found, **({"cleanup.policy": "compact"} if settings.compacted else {}), **settings.config}

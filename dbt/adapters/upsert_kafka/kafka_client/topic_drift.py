@@ -1,0 +1,134 @@
+"""How an existing topic differs from what its model asks for, and the requests that alter the topic.
+
+Only changes that keep every record are made: `Drift.problem` says why another one is not. Leaves to `publish.configuration`
+whether the user wants a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
+
+from dbt.adapters.upsert_kafka.errors import MissingRightError, UpsertKafkaError, kafka_error_text
+from dbt.adapters.upsert_kafka.kafka_client.internals import describe_cluster
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic, TopicSettings
+
+PARTITIONS, REPLICATION, CLEANUP = "partitions", "replication_factor", "cleanup.policy"
+UNLIMITED = -1
+KEY_PLACEMENT = (
+    "keys that are in the topic stay in their partition, and new keys are spread over all partitions. Consumers that expect "
+    "Kafka's default placement (joins of Kafka Streams, other producers) look for old keys in another partition"
+)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """One setting in which a topic differs from its model."""
+
+    setting: str
+    """`partitions`, `replication_factor`, or a topic config."""
+    now: str
+    wanted: str
+    problem: str = ""
+    """Why the change is not made; empty if it can be."""
+    meaning: str = ""
+    """What the change means to consumers."""
+
+    def __str__(self) -> str:
+        return f"{self.setting} is {self.now}, the model asks for {self.wanted}"
+
+
+def drift(topic: Topic, settings: TopicSettings) -> tuple[Drift, ...]:
+    """The settings in which an existing topic differs. Settings that the model does not mention are not compared."""
+    found = []
+    if settings.partitions is not None and settings.partitions != topic.partitions:
+        fewer = settings.partitions < topic.partitions
+        problem = "Kafka can't remove partitions, and a new topic would lose the records" if fewer else ""
+        found.append(Drift(PARTITIONS, str(topic.partitions), str(settings.partitions), problem, "" if fewer else KEY_PLACEMENT))
+    if settings.replication_factor is not None and topic.replicas and settings.replication_factor != topic.replicas:
+        fewer = settings.replication_factor < topic.replicas
+        problem = "with fewer replicas, records are lost sooner if brokers fail" if fewer else ""
+        found.append(Drift(REPLICATION, str(topic.replicas), str(settings.replication_factor), problem))
+    wanted = {**({CLEANUP: "compact"} if settings.compacted and not _is_compacted(topic) else {}), **settings.config}
+    for name, value in sorted(wanted.items()):
+        now = topic.config.get(name)
+        if now is not None and _normal(now) != _normal(value):
+            found.append(Drift(name, now, value, _config_problem(topic, name, now, value)))
+    return tuple(found)
+
+
+def apply(admin: KafkaAdminClient, topic: Topic, drifts: Iterable[Drift]) -> None:
+    """Alter the topic. Partitions come last: they change what a run compares with.
+
+    Args:
+        drifts: without problems.
+    """
+    changes = {change.setting: change.wanted for change in drifts}
+    partitions, replicas = changes.pop(PARTITIONS, None), changes.pop(REPLICATION, None)
+    try:
+        if changes:
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic.name, configs=changes)])
+        if replicas is not None:
+            _add_replicas(admin, topic, int(replicas))
+        if partitions is not None:
+            admin.create_partitions({topic.name: int(partitions)})
+            admin.wait_for_topics([topic.name])
+    except (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
+        raise MissingRightError("ALTER" if partitions or replicas else "ALTER_CONFIGS", "topic", topic.name) from None
+    except KafkaError as error:
+        raise UpsertKafkaError(
+            f"topic '{topic.name}' could not be altered ({', '.join(map(str, drifts))}): {kafka_error_text(error)}. Nothing was "
+            "published. Set on_configuration_change='continue' to publish without this change."
+        ) from error
+
+
+def _add_replicas(admin: KafkaAdminClient, topic: Topic, number: int) -> None:
+    """Keep the replicas of each partition, and add brokers in turn. The cluster copies the records in the background."""
+    brokers = sorted(broker["broker_id"] for broker in describe_cluster(admin)["brokers"])
+    if number > len(brokers):
+        raise UpsertKafkaError(
+            f"topic '{topic.name}': replication_factor={number}, and the cluster has {len(brokers)} brokers. "
+            "Nothing was published."
+        )
+    [found] = admin.describe_topics([topic.name])
+    wanted = {}
+    for partition in found["partitions"]:
+        index, current = partition["partition_index"], list(partition["replica_nodes"])
+        others = [broker for broker in brokers[index % len(brokers) :] + brokers[: index % len(brokers)] if broker not in current]
+        wanted[TopicPartition(topic.name, index)] = current + others[: max(0, number - len(current))]
+    refused = {partition: error for partition, error in admin.alter_partition_reassignments(wanted).items() if error is not None}
+    for error in refused.values():
+        raise error()
+
+
+def _is_compacted(topic: Topic) -> bool:
+    return topic.cleanup_policy is None or "compact" in topic.cleanup_policy
+
+
+def _normal(value: str) -> frozenset[str]:
+    """The value as a set: the order of a list such as `compact,delete` has no meaning."""
+    return frozenset(part.strip() for part in str(value).split(","))
+
+
+def _config_problem(topic: Topic, name: str, now: str, wanted: str) -> str:
+    """Why a config is not changed: records would be deleted that are kept now."""
+    if name == CLEANUP:
+        if "delete" in _normal(wanted) - _normal(now):
+            return "retention would delete records, also the last values of keys"
+        if "compact" in _normal(wanted) - _normal(now):
+            return "compaction would delete all but the last record of each key"
+        return ""
+    if "retention" in name and _limit(wanted) < _limit(now):
+        return "records or tombstones would be deleted sooner"
+    return ""
+
+
+def _limit(value: str) -> float:
+    try:
+        return float("inf") if int(value) == UNLIMITED else int(value)
+    except ValueError:
+        return float("inf")

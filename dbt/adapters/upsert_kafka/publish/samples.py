@@ -1,0 +1,179 @@
+"""Some of the changes of a run, as the messages themselves: key, old and new value, decoded by their formats.
+
+Reads the topic once, whatever the number of kinds. Columns of plan_mask are replaced before anything leaves this module. Sizes
+are bounded, so that a plan stays small.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
+from dbt.adapters.upsert_kafka.formats import Side, records
+from dbt.adapters.upsert_kafka.formats.decode import as_json, decoder_of
+from dbt.adapters.upsert_kafka.formats.records import KEY, MASKED, VALUE, Records
+from dbt.adapters.upsert_kafka.options import ModelOptions
+from dbt.adapters.upsert_kafka.publish.changes import Changes
+from dbt.adapters.upsert_kafka.publish.kinds import KIND, Kind
+from dbt.adapters.upsert_kafka.publish.memory import columns_of
+from dbt.adapters.upsert_kafka.publish.preview import Sample
+from dbt.adapters.upsert_kafka.state.record import Layout
+
+SHOWN = (Kind.INSERT, Kind.UPDATE, Kind.DELETE, Kind.REPUBLISH)
+APPEND = "append"
+OLD, NEW = "old", "new"
+MAX_BYTES = 256 * 1024
+"""Larger keys and values are not brought to the driver."""
+MAX_TEXT = 300
+"""Characters of one field, or of a message without fields."""
+MAX_FIELDS = 60
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """How the messages of a topic are decoded: those of this run, and those that the topic has."""
+
+    new: Records
+    old: Records
+    """Of the last run; that of this run if it is not known."""
+
+    @classmethod
+    def of(cls, new: Records, before: Layout | None, options: ModelOptions, registry: Mapping[str, Any]) -> Layouts:
+        """Read the layout of the last run, whose columns and format may be others."""
+        if before is None or before.value == new.value_layout():
+            return cls(new, new)
+        try:
+            described = json.loads(before.value)
+            changed = replace(options, value_format=described["format"], value_format_options=described["options"])
+            old = records.layout(changed, new.value.topic, columns_of(before))
+            return cls(new, old.prepared_to_read(registry))
+        except (KeyError, ValueError, SchemaRegistryError):  # the key is another, or the registry no longer has the schema
+            return cls(new, new)
+
+
+def of_changes(changes: Changes, found: DataFrame | None, layouts: Layouts, number: int) -> tuple[Sample, ...]:
+    """Up to `number` changes of each kind, in the order of their keys.
+
+    Args:
+        found: the topic's records, None for a topic without records.
+    """
+    kinds = [kind for kind in SHOWN if changes[kind]]
+    if not number or not kinds:
+        return ()
+    some = [changes.frame.where(F.col(KIND) == kind).orderBy(KEY).limit(number).select(KIND, KEY, VALUE) for kind in kinds]
+    rows = reduce(DataFrame.unionByName, some).select(KIND, KEY, _bounded(VALUE).alias(NEW)).collect()
+    changed = [bytes(row[KEY]) for row in rows if row[KIND] != Kind.INSERT]
+    old = _old_values(found, changed) if found is not None and changed else {}
+    order = {kind.value: place for place, kind in enumerate(SHOWN)}
+    rows.sort(key=lambda row: (order[row[KIND]], bytes(row[KEY])))
+    return tuple(
+        _sample(row[KIND], row[KEY], old.get(bytes(row[KEY])), None if row[KIND] == Kind.DELETE else row[NEW], layouts)
+        for row in rows
+    )
+
+
+def of_events(events: DataFrame, layout: Records, number: int) -> tuple[Sample, ...]:
+    """Some events of a model that appends."""
+    if not number:
+        return ()
+    rows = events.limit(number).select(_bounded(KEY).alias(KEY), _bounded(VALUE).alias(NEW)).collect()
+    return tuple(_sample(APPEND, row[KEY], None, row[NEW], Layouts(layout, layout)) for row in rows)
+
+
+def _old_values(found: DataFrame, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    """The last values of some keys, with one read of the topic."""
+    wanted = found.sparkSession.createDataFrame([(bytearray(key),) for key in keys], f"{KEY} binary")
+    last = (
+        found.join(F.broadcast(wanted), KEY)
+        .groupBy(KEY)
+        # A value before a tombstone, because the key may be in several partitions, see `scan`.
+        .agg(F.max_by(_bounded(VALUE), F.struct(F.col(VALUE).isNotNull(), "timestamp", "offset")).alias(OLD))
+    )
+    return {bytes(row[KEY]): bytes(row[OLD]) for row in last.collect() if row[OLD] is not None}
+
+
+def _bounded(column: str) -> Any:
+    too_large = F.concat(F.lit("("), F.octet_length(column).cast("string"), F.lit(" bytes)")).cast("binary")
+    return F.when(F.octet_length(column) > MAX_BYTES, too_large).otherwise(F.col(column))
+
+
+def _sample(kind: str, key: Any, old: Any, new: Any, layouts: Layouts) -> Sample:
+    after, before = layouts.new, layouts.old
+    decoded_key = None if key is None else decoder_of(after.key_format, after.key)(bytes(key))
+    was = None if old is None else decoder_of(before.value_format, before.value)(bytes(old))
+    now = None if new is None else decoder_of(after.value_format, after.value)(bytes(new))
+    changed = _changed(was, now) if old is not None and new is not None else ()
+    hidden = _hidden(after, before.value)
+    return Sample(
+        kind,
+        _shortened(_masked(decoded_key, _hidden(after, after.key), after.masks(after.key))),
+        _shortened(_masked(was, hidden, bool(after.mask))),
+        _shortened(_masked(now, _hidden(after, after.value), after.masks(after.value))),
+        changed,
+    )
+
+
+def _hidden(layout: Records, side: Side) -> frozenset[str]:
+    """The names of the fields that are not shown: those of plan_mask and, if there is one, those that the SELECT does not have
+    any more, because a masked column may have had another name."""
+    if not layout.mask:
+        return frozenset()
+    known = {name.lower() for name in layout.columns}
+    masked = {f.name.lower() for f in (*side.fields, *layout.key.fields) if f.column.lower() in layout.mask}
+    return frozenset(masked | layout.mask | {f.name.lower() for f in side.fields if f.column.lower() not in known})
+
+
+def _masked(value: Any, hidden: frozenset[str], has_masked: bool) -> Any:
+    """The value without hidden fields at any depth; text is hidden as a whole, because its fields are not known."""
+    if value is None or not hidden or not has_masked:
+        return value
+    return _without(value, hidden) if isinstance(value, dict) else MASKED
+
+
+def _without(value: Any, hidden: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {k: MASKED if str(k).lower() in hidden else _without(v, hidden) for k, v in value.items()}
+    return [_without(v, hidden) for v in value] if isinstance(value, list) else value
+
+
+def _changed(old: Any, new: Any) -> tuple[str, ...]:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return ()
+    missing = object()
+    return tuple(name for name in {**new, **old} if _precise(old.get(name, missing)) != _precise(new.get(name, missing)))
+
+
+def _precise(value: Any) -> str:
+    """The value with its type: 1 and true differ, and so do 1.0 and 1."""
+    return f"{type(value).__name__} {value!r}"
+
+
+def _shortened(value: Any) -> Any:
+    """The value as JSON has it, with long texts cut."""
+    if not isinstance(value, dict):
+        return value if value is None else _short(value if isinstance(value, str) else _json(value))
+    shown = {str(name): _short_field(field) for name, field in list(value.items())[:MAX_FIELDS]}
+    more = len(value) - len(shown)
+    return {**shown, **({"…": f"{more} more fields"} if more > 0 else {})}
+
+
+def _short_field(value: Any) -> Any:
+    if isinstance(value, str):
+        return _short(value)
+    text = _json(value)
+    return json.loads(text) if len(text) <= MAX_TEXT else _short(text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}… ({len(text)} characters)"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=as_json)

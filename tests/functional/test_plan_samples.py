@@ -1,0 +1,69 @@
+"""The samples of a preview: the messages themselves, whatever the format, and no value of a masked column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dbt.adapters.upsert_kafka.errors import GuardError
+from dbt.adapters.upsert_kafka.publish.preview import Preview, Sample, lines
+from tests.tables import Table
+
+ANN, BOB, CEM = (1, "ann"), (2, "bob"), (3, "cem")
+CHANGED = [(1, "an"), CEM]
+
+
+def previewed(table: Table, rows: Any, **config: Any) -> Preview:
+    found: list[Preview] = []
+    table.publish(rows, mode="preview", report=found.append, **config)
+    [preview] = found
+    return preview
+
+
+@pytest.mark.parametrize("value_format", ["json", "avro", "avro-confluent", "json-schema-confluent"])
+def test_values_are_decoded(table: Table, value_format: str, registry: str) -> None:
+    config: dict[str, Any] = {"value_format": value_format, "registry": {"url": registry}}
+    table.publish([ANN, BOB], **config)
+    before = table.end()
+    preview = previewed(table, CHANGED, **config)
+    assert preview.samples == (
+        Sample("insert", {"id": 3}, None, {"id": 3, "name": "cem"}),
+        Sample("update", {"id": 1}, {"id": 1, "name": "ann"}, {"id": 1, "name": "an"}, ("name",)),
+        Sample("delete", {"id": 2}, {"id": 2, "name": "bob"}, None),
+    )
+    assert preview.messages == 3
+    # The planned schema is not registered yet, and its id is not part of the digest.
+    wider = "SELECT 1 AS id, 'an' AS name, true AS is_new"
+    planned = previewed(table, wider, **config)
+    assert planned.samples[0].old == {"id": 1, "name": "ann"}
+    assert planned.columns.added == ("is_new",)
+    assert table.end() == before
+
+
+@pytest.mark.parametrize("value_format", ["csv", "json", "avro"])
+def test_masked_columns_are_nowhere(table: Table, value_format: str) -> None:
+    config: dict[str, Any] = {"value_format": value_format, "plan_mask": ["name"]}
+    table.publish([ANN, BOB], **config)
+    preview = previewed(table, [*CHANGED, CEM], max_deletes=0, **config)
+    text = repr(preview) + "\n".join(lines(preview))
+    assert preview.refusals and not any(name in text for name in ("ann", "'an'", "bob", "cem"))
+    assert [sample.key for sample in preview.samples] == [{"id": 1}, {"id": 2}]
+    # The masked column had another name before.
+    renamed = previewed(table, "SELECT 1 AS id, 'an' AS nick", value_format=value_format, plan_mask=["nick"])
+    assert "ann" not in repr(renamed) and "'an'" not in repr(renamed)
+    # A key is masked too, also in the messages of guards.
+    with pytest.raises(GuardError) as refused:
+        table.publish([ANN, ANN], unique_key="name", full_refresh=True, **config)
+    assert "(masked)" in str(refused.value) and "ann" not in str(refused.value)
+
+
+def test_all_refusals_and_the_counts(table: Table) -> None:
+    table.publish([ANN, BOB])
+    before = table.end()
+    other = table.owner.__class__("shop", "prod", table.schema, "users")
+    preview = previewed(table, [CEM, CEM, (None, "x")], owner=other, max_deletes=1, on_schema_change="fail")
+    assert len(preview.refusals) == 4, preview.refusals
+    assert "is owned by" in preview.refusals[0]
+    assert (preview.counts["delete"], preview.counts["duplicate"], preview.counts["null_key"]) == (2, 2, 1)
+    assert table.end() == before
