@@ -46,10 +46,23 @@ PROJECTS_PER_PROCESS = 15
 # thread of its own, and so one in the JVM: Hive keeps the connection to the catalog of an earlier project in its thread.
 SERVER = """
 import json, os, sys
+from click.testing import CliRunner
 from concurrent.futures import ThreadPoolExecutor
 from dbt.cli.main import dbtRunner
 from dbt.adapters.upsert_kafka.spark import session
 folder = os.getcwd()
+def upsert_kafka(arguments):
+    from dbt.adapters.upsert_kafka.cli import main
+    done = CliRunner().invoke(main, arguments)
+    print(done.output)
+    if done.exception and not isinstance(done.exception, SystemExit):
+        print(repr(done.exception))
+    return done.exit_code
+def dbt(arguments):
+    done = dbtRunner().invoke(arguments)
+    if done.exception:
+        print(done.exception)
+    return 0 if done.success else 2 if done.exception else 1
 for line in sys.stdin:
     command = json.loads(line)
     if command["new_spark"]:
@@ -59,11 +72,10 @@ for line in sys.stdin:
                 del sys.modules[name]
     folder = command["folder"]
     os.chdir(folder)
+    program, *arguments = command["arguments"]
     with ThreadPoolExecutor(1) as thread:
-        done = thread.submit(dbtRunner().invoke, command["arguments"]).result()
-    if done.exception:
-        print(done.exception)
-    print("\\n\\0", 0 if done.success else 2 if done.exception else 1, sep="", flush=True)
+        exit_code = thread.submit(upsert_kafka if program == "upsert-kafka" else dbt, arguments).result()
+    print("\\n\\0", exit_code, sep="", flush=True)
 """
 
 
@@ -183,8 +195,9 @@ class Project:
             path.write_text(text)
         return self
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "dbt.cli.main", *self._here(arguments)]
+    def command(self, *arguments: str, program: str = "dbt") -> list[str]:
+        module = "dbt.cli.main" if program == "dbt" else "dbt.adapters.upsert_kafka.cli"
+        return [sys.executable, "-m", module, *self._here(arguments)]
 
     def _here(self, arguments: tuple[str, ...]) -> list[str]:
         folder = str(self.folder)
@@ -197,10 +210,10 @@ class Project:
         inherited = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
         return {**jvm, **inherited, "PYTHONPATH": path, "NO_COLOR": "1", "DBT_USE_COLORS": "false"}
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, program: str = "dbt") -> subprocess.Popen[str]:
         """Start a dbt command in a new process and return at once."""
         _server.release(self)
-        return self.popen(self.command(*arguments), subprocess.DEVNULL)
+        return self.popen(self.command(*arguments, program=program), subprocess.DEVNULL)
 
     def popen(self, command: list[str], stdin: int) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -219,15 +232,19 @@ class Project:
                 self._block.stop()
             self._block, self._new_spark = None, True
 
-    def run(self, *arguments: str, timeout: float = 600, new_process: bool = False) -> Outcome:
-        """Run a dbt command to its end; with `new_process` as users do, else as `one_process` says or in the shared process."""
+    def run(self, *arguments: str, timeout: float = 600, new_process: bool = False, program: str = "dbt") -> Outcome:
+        """Run a dbt command to its end; with `new_process` as users do, else as `one_process` says or in the shared process.
+
+        Args:
+            program: `dbt`, or `upsert-kafka` for its commands with dbt's flags, which share the process too.
+        """
         results = self.folder / "target" / "run_results.json"
         results.unlink(missing_ok=True)
         server = self._block or (_server if self._is_shareable() and not new_process else None)
         if server is None:
-            exit_code, output = self._run_alone(arguments, timeout)
+            exit_code, output = self._run_alone(arguments, timeout, program)
         else:
-            exit_code, output = server.run(self, self._here(arguments), timeout, self._new_spark)
+            exit_code, output = server.run(self, [program, *self._here(arguments)], timeout, self._new_spark)
             self._new_spark = self._block is None
         return Outcome(exit_code, output, json.loads(results.read_text()) if results.exists() else {})
 
@@ -235,8 +252,8 @@ class Project:
         same_spark = self.profile.get("spark") == QUICK_SPARK and self.profile.get("master") == "local[2]"
         return same_spark and self.profile["bootstrap_servers"] != "embedded" and set(self.profile) <= SHAREABLE
 
-    def _run_alone(self, arguments: tuple[str, ...], timeout: float) -> tuple[int, str]:
-        process = self.start(*arguments)
+    def _run_alone(self, arguments: tuple[str, ...], timeout: float, program: str) -> tuple[int, str]:
+        process = self.start(*arguments, program=program)
         try:
             output, _ = process.communicate(timeout=timeout)
         finally:

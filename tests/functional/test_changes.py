@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
-from dbt.adapters.upsert_kafka.publish import guards, pipeline
+from dbt.adapters.upsert_kafka.publish import guards, preview
+from tests.counts import counts
 from tests.tables import Table, json_key, json_value
 
 ANN, BOB, CEM = (1, "ann"), (2, "bob"), (3, "cem")
@@ -20,11 +21,11 @@ def test_only_changed_rows_are_written(table: Table) -> None:
     before = table.end()
 
     unchanged = table.publish([CEM, BOB, ANN])
-    assert (unchanged.unchanged, unchanged.rows_affected, str(unchanged)) == (3, 0, "+0 ~0 -0 =3")
+    assert (unchanged.unchanged, unchanged.rows_affected, counts(unchanged)) == (3, 0, (0, 0, 0, 3))
     assert table.end() == before
 
     changed = table.publish([ANN, (2, "bo"), (4, "dan")])
-    assert str(changed) == "+1 ~1 -1 =1"
+    assert counts(changed) == (1, 1, 1, 1)
     assert {(r.key, r.value) for r in table.new_records(before)} == {
         (json_key(2), json_value((2, "bo"))),
         (json_key(3), None),
@@ -58,14 +59,14 @@ def test_missing_keys_keep_deletes_nothing(table: Table) -> None:
     table.publish([ANN, BOB, CEM])
     before = table.end()
     published = table.publish([(2, "bo"), CEM], missing_keys="keep")
-    assert str(published) == "+0 ~1 -0 =1"
+    assert counts(published) == (0, 1, 0, 1)
     assert len(table.new_records(before)) == 1
     assert table.view() == [ANN, (2, "bo"), CEM]
 
 
 def test_empty_select_with_missing_keys_keep_is_allowed(table: Table) -> None:
     table.publish([ANN])
-    assert str(table.publish([], missing_keys="keep")) == "+0 ~0 -0 =0"
+    assert counts(table.publish([], missing_keys="keep")) == (0, 0, 0, 0)
     assert table.view() == [ANN]
 
 
@@ -93,7 +94,7 @@ def test_retract_writes_tombstone_before_new_value_in_same_partition(table: Tabl
     table.publish([ANN, BOB, CEM], update_mode="retract")
     before = table.end()
     published = table.publish([(1, "an"), BOB, (4, "dan")], update_mode="retract")
-    assert str(published) == "+1 ~1 -1 =1"
+    assert counts(published) == (1, 1, 1, 1)
     new = table.new_records(before)
     assert [(r.key, r.value) for r in new if r.key == json_key(1)] == [(json_key(1), None), (json_key(1), json_value((1, "an")))]
     assert [r.value for r in new if r.key == json_key(3)] == [None]
@@ -106,16 +107,16 @@ def test_ignore_retraction_writes_no_tombstone(table: Table, update_mode: str) -
     options: dict[str, Any] = {"update_mode": update_mode, "sink_ignore_retraction": True}
     table.publish([ANN, BOB], **options)
     published = table.publish([(1, "an")], **options)
-    assert str(published) == "+0 ~1 -0 =0"
+    assert counts(published) == (0, 1, 0, 0)
     assert None not in [r.value for r in table.records()]
     assert table.view() == [(1, "an"), BOB]
-    assert str(table.publish([], **options)) == "+0 ~0 -0 =0", "nothing would be deleted, so an empty SELECT is allowed"
+    assert counts(table.publish([], **options)) == (0, 0, 0, 0), "nothing would be deleted, so an empty SELECT is allowed"
 
 
 def test_update_mode_append_writes_new_keys_and_refuses_changed_rows(table: Table) -> None:
     table.publish([ANN, BOB], update_mode="append")
     published = table.publish([BOB, CEM], update_mode="append")
-    assert str(published) == "+1 ~0 -0 =1"
+    assert counts(published) == (1, 0, 0, 1)
     before = table.end()
     with pytest.raises(GuardError, match=r'1 row differs .* \{"id":1\}.*update_mode=\'upsert\''):
         table.publish([(1, "an"), (4, "dan")], update_mode="append")
@@ -127,7 +128,7 @@ def test_full_refresh_writes_all_rows_and_deletes_missing_keys(table: Table) -> 
     table.publish([ANN, BOB, CEM])
     before = table.end()
     published = table.publish([ANN, (2, "bo")], full_refresh=True, missing_keys="keep")
-    assert str(published) == "+0 ~2 -1 =0"
+    assert counts(published) == (0, 2, 1, 0)
     assert {(r.key, r.value) for r in table.new_records(before)} == {
         (json_key(1), json_value(ANN)),
         (json_key(2), json_value((2, "bo"))),
@@ -148,7 +149,7 @@ def test_preview_logs_changes_and_writes_nothing(table: Table, monkeypatch: pyte
     lines: list[str] = []
     table.publish([ANN, BOB])
     before = table.end()
-    monkeypatch.setattr(pipeline.logger, "info", lines.append)
+    monkeypatch.setattr(preview.logger, "info", lines.append)
     published = table.publish([(1, "an"), CEM], mode="preview")
     assert lines == [
         "model users: would insert 1 key, for example",
@@ -157,8 +158,9 @@ def test_preview_logs_changes_and_writes_nothing(table: Table, monkeypatch: pyte
         'model users:   {"id":1}: {"id":1,"name":"ann"} -> {"id":1,"name":"an"}',
         "model users: would delete 1 key, for example",
         'model users:   {"id":2}: {"id":2,"name":"bob"} -> (deleted)',
+        "model users: would send 3 messages, 65 bytes",
     ]
-    assert str(published) == "dry run, nothing published: +1 ~1 -1 =0"
+    assert str(published) == f"dry run, nothing published: topic {table.topic}: 1 new, 1 changed, 1 deleted, 0 unchanged"
     assert published.rows_affected == 0
     assert table.end() == before
 

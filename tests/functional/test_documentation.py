@@ -53,6 +53,18 @@ def test_lag_counts_records_of_other_writers_since_the_last_publication(table: T
     assert (statistics(table)["lag"], statistics(table)["keys"]) == (0, 1)
 
 
+def test_topic_key_format_and_owner_come_first_and_the_type_is_topic(table: Table) -> None:
+    table.publish([(1, "ann")])
+    publisher = Publisher(options.parse(table.materialization, "users", table.options), KafkaSettings(table.broker), SHOP)
+    row = next(iter(documentation.columns(table.spark, relation(table), publisher)))
+    assert row["table_type"] == "topic"
+    # The site sorts by label.
+    labels = sorted(value for key, value in row.items() if key.startswith("stats:") and key.endswith(":label"))
+    assert [label.strip() for label in labels[:4]] == ["topic", "key", "format", "owner"]
+    first = [statistics(table)[name] for name in ("topic", "key", "format", "owner")]
+    assert first == [table.topic, "id", "json", str(table.owner)]
+
+
 def test_topics_are_listed_without_state(table: Table) -> None:
     table.publish([(1, "ann")])
     without_state = Environment("shop", "dev", StateSettings("none"))
@@ -67,7 +79,7 @@ def test_topic_that_was_created_again_has_no_owner_and_no_statistics(table: Tabl
         topics.delete(admin, table.topic)
         topics.create(admin, table.topic, topics.TopicSettings(partitions=1))
     assert line(table).endswith(", owner nobody")
-    assert set(statistics(table)) == {"topic"}
+    assert set(statistics(table)) == {"topic", "key", "format"}
 
 
 @pytest.mark.parametrize("materialization", ["upsert_kafka", "kafka"])

@@ -123,7 +123,7 @@ def test_broker_stops_with_its_user_and_topics_and_address_survive(project: Path
     address = first.address()
     create_topic(address, "kept")
     assert first.end() == (0, "")
-    assert not embedded.is_running(project)
+    wait_until(lambda: not embedded.is_running(project))
     second = user()
     assert second.address() == address
     assert topics_at(address) == ["kept"]
@@ -139,7 +139,7 @@ def test_concurrent_threads_get_one_broker(project: Path) -> None:
     assert len(addresses) == 4
     assert len(set(addresses)) == 1
     assert embedded.stop(project) is False
-    assert not embedded.is_running(project)
+    wait_until(lambda: not embedded.is_running(project))
 
 
 def test_concurrent_processes_share_one_broker_and_the_last_one_stops_it(project: Path, user: Callable[..., User]) -> None:
@@ -152,7 +152,7 @@ def test_concurrent_processes_share_one_broker_and_the_last_one_stops_it(project
     time.sleep(1)
     assert embedded.is_running(project)
     users[2].end()
-    assert not embedded.is_running(project)
+    wait_until(lambda: not embedded.is_running(project))
 
 
 def test_killed_user_leaves_no_broker_behind(project: Path, user: Callable[..., User]) -> None:

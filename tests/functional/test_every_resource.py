@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 
+from tests.counts import counts
 from tests.dbt_project import Outcome, Project
 
 MODELS = {
@@ -83,13 +84,13 @@ def test_project_with_every_resource_is_built_twice_and_documented(dbt_project: 
     first = project.succeed("build")
     kinds = Counter(result["unique_id"].partition(".")[0] for result in first.run_results["results"])
     assert kinds == {"model": 8, "test": 3, "seed": 1, "snapshot": 1, "unit_test": 1, "exposure": 1}
-    assert (message(first, "buyers"), message(first, "buyers_in_python")) == ("+2 ~0 -0 =0", "+2 ~0 -0 =0")
-    assert message(first, "order_events") == "+3"
+    assert counts(message(first, "buyers")) == counts(message(first, "buyers_in_python")) == (2, 0, 0, 0)
+    assert counts(message(first, "order_events")) == (3,)
 
     project.write({"seeds/raw_orders.csv": MODELS["seeds/raw_orders.csv"] + "4,bob,5,2024-01-04\n"})
     with project.one_process():
         second = project.succeed("build")
-        assert (message(second, "buyers"), message(second, "buyers_in_python")) == ("+0 ~1 -0 =1", "+0 ~1 -0 =1")
+        assert counts(message(second, "buyers")) == counts(message(second, "buyers_in_python")) == (0, 1, 0, 1)
 
         project.succeed("docs", "generate")
     catalog = json.loads((project.folder / "target" / "catalog.json").read_text())["nodes"]

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
 from tests.conformance.test_flink_change_events import FLINK
+from tests.counts import counts
 from tests.services import Record
 from tests.tables import Table, json_key, json_value
 
@@ -36,7 +37,7 @@ def bytes_of(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
 
 
 def test_every_run_appends_its_rows_and_view_has_all_records(events: Events) -> None:
-    assert events.publish([(1, "a")], headers={"run": "'first'"})._message == "+1"
+    assert counts(events.publish([(1, "a")], headers={"run": "'first'"})) == (1,)
     assert events.publish([(1, "a"), (None, "b")]).appended == 2
     records = events.records()
     assert bytes_of(records[:1]) == [(None, json_value((1, "a")))]
@@ -86,7 +87,7 @@ def test_retract_writes_tombstone_before_new_value(events: Events) -> None:
     config = {"unique_key": "id", "update_mode": "retract"}
     events.publish([(1, "a"), (2, "b")], **config)
     before = events.end()
-    assert events.publish([(1, "c")], **config)._message == "+0 ~1 -1 =0"
+    assert counts(events.publish([(1, "c")], **config)) == (0, 1, 1, 0)
     new = bytes_of(events.new_records(before))
     assert [value for key, value in new if key == json_key(1)] == [None, json_value((1, "c"))]
     assert [value for key, value in new if key == json_key(2)] == [None]
@@ -110,16 +111,16 @@ def test_change_events_have_old_row(format: str, events: Events) -> None:
     def values(records: list[Record], id: int) -> list[str]:
         return [record.value.decode() for record in records if record.key == json_key(id) and record.value is not None]
 
-    assert events.publish([(1, "a"), (2, "b"), (3, "c")], **config)._message == "+3 ~0 -0 =0"
+    assert counts(events.publish([(1, "a"), (2, "b"), (3, "c")], **config)) == (3, 0, 0, 0)
     assert values(events.records(), 1) == [added.format(image(1, "a"))]
     before = events.end()
-    assert events.publish([(1, "A"), (2, "b")], **config)._message == "+0 ~1 -1 =1"
+    assert counts(events.publish([(1, "A"), (2, "b")], **config)) == (0, 1, 1, 1)
     new = events.new_records(before)
     assert values(new, 1) == [removed.format(image(1, "a")), added.format(image(1, "A"))]
     assert (values(new, 2), values(new, 3)) == ([], [removed.format(image(3, "c"))])
     # A deleted row is inserted again, and unchanged rows write nothing.
-    assert events.publish([(1, "A"), (2, "b"), (3, "d")], **config)._message == "+1 ~0 -0 =2"
-    assert events.publish([(1, "A"), (2, "b"), (3, "d")], **config)._message == "+0 ~0 -0 =3"
+    assert counts(events.publish([(1, "A"), (2, "b"), (3, "d")], **config)) == (1, 0, 0, 2)
+    assert counts(events.publish([(1, "A"), (2, "b"), (3, "d")], **config)) == (0, 0, 0, 3)
     kinds = [kind for kind, id in events.shown("row_kind, id") if id == 1]
     assert kinds == ["+I", "+I", "-D"]
 

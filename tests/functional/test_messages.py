@@ -51,3 +51,20 @@ def test_debug_shows_what_is_set_and_fails_for_a_dead_registry(dbt_project: Call
     assert "State topic: 'dbt-upsert-kafka.state' can be read and written" in dead.output
     assert "Session time zone: UTC" in dead.output and "Java: " in dead.output and "None" not in dead.output
     assert not (project.folder / "artifacts").exists(), "Spark's empty folder is deleted"
+
+
+def test_delta_names_the_line_of_the_profile(dbt_project: Callable[..., Project]) -> None:
+    project = dbt_project(
+        {
+            "models/orders.sql": "select 1 as id",
+            "models/merged.sql": "{{ config(materialized='incremental', unique_key='id') }} select 1 as id",
+            "models/lake.sql": "{{ config(materialized='table', file_format='delta') }} select 1 as id",
+            "snapshots/history.yml": "snapshots: [{name: history, relation: ref('orders'), "
+            "config: {unique_key: id, strategy: check, check_cols: all}}]",
+        }
+    )
+    built = project.run("build")
+    assert built.exit_code == 1
+    for name in ("merged", "lake", "history"):
+        assert "Add the line `file_format: delta` to the target in profiles.yml." in built.message(name)
+    assert "in macro" not in built.output

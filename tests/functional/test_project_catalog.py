@@ -89,7 +89,7 @@ def test_two_processes_build_test_and_show_different_models_of_one_project(dbt_p
     def run(side: str, *arguments: str) -> str:
         own = ["--target-path", f"target_{side}", "--log-path", f"logs_{side}"]
         started = servers[side]._process is not None
-        exit_code, output = servers[side].run(project, [*project._here(arguments), *own], 300, new_spark=not started)
+        exit_code, output = servers[side].run(project, ["dbt", *project._here(arguments), *own], 300, new_spark=not started)
         assert exit_code == 0, f"{side}: {output}"
         return output
 

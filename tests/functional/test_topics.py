@@ -1,14 +1,17 @@
-"""Topics are described and created, and existing topics are never altered."""
+"""Topics are described and created. Existing topics are altered only with on_configuration_change='apply'."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
 
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import GuardError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
+from tests.counts import counts
 from tests.tables import Table
 
 
@@ -43,3 +46,40 @@ def test_topic_that_another_process_created_is_used_as_it_is(broker: str, topic_
     with KafkaSettings(broker).admin() as admin:
         first = topics.create(admin, topic_name, TopicSettings(partitions=2))
         assert topics.create(admin, topic_name, TopicSettings(partitions=5)) == first
+
+
+@pytest.mark.parametrize("choice", ["apply", "continue", "fail"])
+def test_on_configuration_change(table: Table, warnings: list[str], choice: str) -> None:
+    """A topic whose partitions and config are not those of the model: altered, left as it is, or refused."""
+    table.publish([(number, "a") for number in range(20)])
+    before, placed = table.end(), {record.key: record.partition for record in table.records()}
+    table.partitions = 5
+    settings: dict[str, Any] = {"on_configuration_change": choice, "topic_config": {"segment.ms": "3600000"}}
+    if choice == "fail":
+        with pytest.raises(GuardError, match=r"partitions is 2, the model asks for 5; segment.ms is (?s:.*)Nothing was written"):
+            table.publish([(1, "b")], **settings)
+        assert table.end() == before
+        return
+    assert counts(table.publish([(number, "b") for number in range(40)], **settings)) == (20, 20, 0, 0)
+    assert not warnings
+    with KafkaSettings(table.broker).admin() as admin:
+        found = topics.describe(admin, table.topic)
+    assert found is not None
+    changed = choice == "apply"
+    assert (found.partitions, found.config["segment.ms"]) == ((5, "3600000") if changed else (2, "604800000"))
+    now = [(record.key, record.partition) for record in table.records()]
+    assert all(placed.get(key, partition) == partition for key, partition in now), "known keys stay in their partition"
+    assert len({partition for _, partition in now}) == found.partitions
+    assert counts(table.publish([(number, "b") for number in range(40)], **settings)) == (0, 0, 0, 40)
+
+
+def test_configuration_change_that_loses_data_is_refused(table: Table) -> None:
+    table.publish([(1, "a")])
+    before = table.end()
+    table.partitions = 1
+    with pytest.raises(GuardError, match="Kafka can't remove partitions, and a new topic would lose the records"):
+        table.publish([(1, "b")], on_configuration_change="apply")
+    table.partitions = 2
+    with pytest.raises(GuardError, match="retention would delete records"):
+        table.publish([(1, "b")], on_configuration_change="apply", topic_config={"cleanup.policy": "delete"})
+    assert table.end() == before

@@ -26,7 +26,10 @@ project_option = click.option(
 
 
 LAZY = {
+    "apply": "plan.commands:apply",
     "describe": "inspection.commands:describe",
+    "plan": "plan.commands:plan",
+    "stream": "continuous.command:stream",
     "topic": "inspection.commands:topic",
     "topics": "inspection.commands:topics_command",
 }

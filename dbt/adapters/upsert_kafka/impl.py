@@ -20,7 +20,7 @@ from dbt.adapters.spark.column import SparkColumn
 from dbt.adapters.upsert_kafka import dbt_internals, options
 from dbt.adapters.upsert_kafka.catalog import views
 from dbt.adapters.upsert_kafka.column import UpsertKafkaColumn
-from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager, handle_sigterm_like_ctrl_c
+from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager, end_on_signals
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.dbt_warnings import warn, warn_about
 from dbt.adapters.upsert_kafka.debug import report
@@ -32,24 +32,29 @@ from dbt.adapters.upsert_kafka.operations.adapter import model_options
 from dbt.adapters.upsert_kafka.operations.documentation import Publisher
 from dbt.adapters.upsert_kafka.operations.environment import former_topic
 from dbt.adapters.upsert_kafka.operations.restoring_adapter import RestoringAdapter, comments_of
+from dbt.adapters.upsert_kafka.operations.sharing_adapter import SharingAdapter
 from dbt.adapters.upsert_kafka.operations.transactional_groups import Command, transactional_groups
 from dbt.adapters.upsert_kafka.options import model_topics, variables
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
 from dbt.adapters.upsert_kafka.options.table import KAFKA, SINKS
-from dbt.adapters.upsert_kafka.publish import append, contracts, encode, memory, pipeline
+from dbt.adapters.upsert_kafka.plan import current
+from dbt.adapters.upsert_kafka.publish import append, configuration, contracts, encode, memory, pipeline
 from dbt.adapters.upsert_kafka.publish.request import Publication, Request, topic_settings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.sinks import GroupCommit
 from dbt.adapters.upsert_kafka.source import source
 from dbt.adapters.upsert_kafka.source.source import Reading
-from dbt.adapters.upsert_kafka.spark import merge, python_models, seeds, time_zone
+from dbt.adapters.upsert_kafka.spark import merge, python_models, seeds, session, table_formats, time_zone
 from dbt.adapters.upsert_kafka.sql import quote_literal
 from dbt.adapters.upsert_kafka.streaming.adapter import StreamsAdapter
 
 logger = AdapterLogger("upsert_kafka")
 
+SPARK_COMMANDS = ("build", "clone", "generate", "run", "seed", "show", "snapshot", "test")
+"""dbt commands that need Spark, whatever the project is. It starts while dbt parses the project."""
 
-class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
+
+class UpsertKafkaAdapter(RestoringAdapter, SharingAdapter, StreamsAdapter):
     """dbt-spark's adapter with topics: its views, tables, seeds and snapshots work in the same project."""
 
     ConnectionManager = UpsertKafkaConnectionManager
@@ -61,24 +66,20 @@ class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
         self._publishers: dict[tuple[str, str], Any] = {}
         self._model_topics: ModelTopics | None = None
         UpsertKafkaConnectionManager.relations = self
-        handle_sigterm_like_ctrl_c()
+        end_on_signals()
         dbt_internals.declare_enforced_constraints(SINKS)
         # `dbt debug` outside of a project has only a profile.
         UpsertKafkaCredentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
+        if dbt_internals.command_of(config) in SPARK_COMMANDS:
+            session.start_early(config.credentials)
 
     def pre_model_hook(self, config: Any) -> None:
-        """Set defaults of the node: the profile's file_format, and the strategy `merge` for a Delta table with a unique_key."""
+        """Set defaults of the node, and refuse a file format that it can't have; see `table_formats`."""
         node = dbt_internals.node_of(config)
         self._warn_about_former_topic(node)
         node_config = getattr(node, "config", None)
-        file_format = self.config.credentials.file_format
-        if node_config is None or file_format is None:
-            return
-        if node_config.get("file_format") is None:
-            node_config["file_format"] = file_format
-        merges = node_config.get("unique_key") and node_config["file_format"] == "delta"
-        if merges and node_config.get("materialized") == "incremental" and not node_config.get("incremental_strategy"):
-            node_config["incremental_strategy"] = "merge"
+        if node_config is not None:
+            table_formats.set_defaults(str(node.resource_type), node.name, node_config, self.config.credentials.file_format)
 
     @available.parse(lambda *args, **kwargs: None)
     def check_options(self, model: dict[str, Any]) -> options.ModelOptions:
@@ -113,8 +114,8 @@ class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
 
     @available.parse(lambda *args, **kwargs: False)
     def is_dry_run(self, value: Any) -> bool:
-        """Return the variable upsert_kafka_dry_run as a boolean: text of `--vars` may be 'false'."""
-        return variables.is_dry_run(value)
+        """Return the variable upsert_kafka_dry_run as a boolean: text of `--vars` may be 'false'. A plan is a dry run."""
+        return variables.is_dry_run(value) or current.is_planning()
 
     @available.parse(lambda *args, **kwargs: None)
     def check_topic_is_unique(self, model: dict[str, Any], graph: dict[str, Any], generate_topic_name: Any) -> None:
@@ -170,7 +171,10 @@ class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
                 run=self._run(),
                 state=self._state_settings(),
                 mode="check" if dbt_internals.is_partial_run(self.config) else "preview" if dry_run else "publish",
+                sql=sql,
+                on_configuration_change=configuration.chosen(model),
             )
+            request = current.adjusted(model["unique_id"], request)
             if parsed.streams and request.mode != "check":
                 return self._publish_stream(model, sql, request)
             run = append.append if parsed.appends else pipeline.publish
@@ -193,6 +197,10 @@ class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
     def command(self, graph: dict[str, Any], selected_resources: list[str]) -> Command:
         """Return what `publish` needs to know of this dbt command."""
         return Command(graph["nodes"], selected_resources, dbt_internals.is_deferred_run(self.config), self._group_source)
+
+    def create_schema(self, relation: BaseRelation) -> None:
+        if not current.is_planning():
+            super().create_schema(relation)
 
     @available
     def quote_literal(self, text: str) -> str:
@@ -313,6 +321,8 @@ class UpsertKafkaAdapter(RestoringAdapter, StreamsAdapter):
                 existing=self._existing(relation.schema, relation.identifier),
                 owner=None if dry_run or dbt_internals.is_partial_run(self.config) else self._owner(model),
             )
+            if current.is_planning():
+                return current.read(model["unique_id"], *source.preview(self._handle().spark, sql, request))
             return source.expose(self._handle().spark, sql, self._source_layout(model, parsed), request)
 
     @available.parse(lambda *args, **kwargs: None)

@@ -31,6 +31,9 @@ from dbt.adapters.upsert_kafka.state.record import StateRecord, time_text
 
 DESCRIPTIONS = {
     "topic": "the Kafka topic that this relation shows",
+    "key": "the columns of the message key",
+    "format": "of the message value, and of the key if it differs",
+    "owner": "the model that publishes to the topic",
     "partitions": "",
     "records": "records between the first and the last offset; compaction may have removed some of them",
     "keys": "keys with a value; known while no other writer wrote since the last run",
@@ -44,6 +47,8 @@ DESCRIPTIONS = {
     "topic key schema": "the Avro schema of the keys",
     "topic value schema": "the Avro schema of the values",
 }
+# The site of `dbt docs` sorts statistics by label, and a browser does not show spaces at the beginning.
+FIRST = {"topic": "    topic", "key": "   key", "format": "  format", "owner": " owner"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def columns(spark: SparkSession, relation: UpsertKafkaRelation, publisher: Publi
         "table_database": None,
         "table_schema": relation.schema,
         "table_name": relation.identifier,
-        "table_type": relation.type,
+        "table_type": "topic" if publisher and relation.is_view else relation.type,
         "table_comment": details.get("Comment") or None,
         "table_owner": details.get("Owner"),
         **SparkColumn.convert_table_stats(details.get("Statistics")),
@@ -116,12 +121,30 @@ def _topic_statistics(spark: SparkSession, relation: UpsertKafkaRelation, publis
     if record is None:
         return {}
     schemas = _avro_schemas(views.columns(spark, relation), record.topic, options)
-    shown = {"topic": record.topic, **(_labelled(found, record) if found else {}), **schemas}
-    return {
-        f"stats:{label.replace(' ', '_')}:{part}": value
-        for label, text in shown.items()
-        for part, value in {"label": label, "value": text, "description": DESCRIPTIONS[label], "include": True}.items()
+    first = {
+        "topic": record.topic,
+        "key": ", ".join(options.unique_key) or "none",
+        "format": _formats(options),
     }
+    # Without statistics the record may be of an earlier topic of this name.
+    known = {"owner": record.owner, **_labelled(found, record)} if found else {}
+    shown = {**first, **known, **schemas}
+    return {
+        f"stats:{name.replace(' ', '_')}:{part}": value
+        for name, shown_value in shown.items()
+        for part, value in _statistic(name, shown_value).items()
+    }
+
+
+def _statistic(name: str, value: Any) -> dict[str, Any]:
+    text = value if isinstance(value, (int, str)) else str(value)
+    return {"label": FIRST.get(name, name), "value": text, "description": DESCRIPTIONS[name], "include": True}
+
+
+def _formats(options: ModelOptions) -> str:
+    if not options.unique_key or options.key_format == options.value_format:
+        return options.value_format
+    return f"{options.value_format}, key {options.key_format}"
 
 
 def _avro_schemas(exposed: StructType, topic: str, options: ModelOptions) -> dict[str, str]:
