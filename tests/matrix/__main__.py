@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from dbt.adapters.upsert_kafka.java import fetch_files
 from docs import compatibility_page
 from tests.matrix import environment
 from tests.matrix.rows import CORE, ROWS, Row
@@ -54,6 +55,9 @@ def run(row: Row) -> dict[str, Any]:
     """Run the core tests in the row's environment; returns what docs/compatibility.json stores."""
     java_home = environment.find_java(row.java)
     python = environment.build(row)
+    # Downloaded by this machine's Java, which trusts the certificates that this machine needs.
+    if environment.jars(row):
+        fetch_files("jars", environment.jars(row).split(","))
     started = time.monotonic()
     with environment.brokers(row.brokers) as servers, tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
@@ -73,6 +77,7 @@ def run(row: Row) -> dict[str, Any]:
         "row": row.name,
         "oldest": row.oldest,
         "java": row.java,
+        "java_version": environment.java_version(java_home),
         "brokers": row.brokers,
         "versions": environment.versions(python),
         "other_jars": bool(environment.jars(row)),

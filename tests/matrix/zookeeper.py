@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -20,13 +22,20 @@ JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC")
 
 
 class ZooKeeperCluster(Service):
-    """One broker and one ZooKeeper on loopback, started on entry and removed on exit."""
+    """One broker and one ZooKeeper on loopback, started on entry and removed on exit.
 
-    def __init__(self, version: str) -> None:
+    Args:
+        properties: of the broker, which override the defaults.
+    """
+
+    def __init__(self, version: str, properties: Mapping[str, str] | None = None) -> None:
+        self._properties = properties or {}
         self._folder = Path(tempfile.mkdtemp(prefix="upsert-kafka-test-"))
         self._jars = kafka_jars(version)
         self._port, self._zookeeper_port = free_ports(2)
         self._processes: list[subprocess.Popen[bytes]] = []
+        # As far as tests of any cluster use it.
+        self.brokers = [SimpleNamespace(node=SimpleNamespace(port=self._port))]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -40,6 +49,7 @@ class ZooKeeperCluster(Service):
             "zookeeper.connection.timeout.ms": "60000",
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
             "log.dirs": "data",
+            **self._properties,
         }
         (self._folder / "server.properties").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         zookeeper = {"clientPort": str(self._zookeeper_port), "clientPortAddress": LOOPBACK, "dataDir": "zookeeper"}

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from dbt.adapters.upsert_kafka import tested_versions
 from docs import compatibility_page
@@ -30,6 +31,15 @@ def test_tested_versions_are_those_that_passed() -> None:
     assert {row["versions"]["pyspark"] for row in rows} == set(tested_versions.PYSPARK)
     assert {series(row["versions"]["python"]) for row in rows} == set(tested_versions.PYTHON)
     assert {row["java"] for row in rows} == set(tested_versions.JAVA)
+
+
+def test_oldest_and_newest_dependencies_are_in_rows() -> None:
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    floors = {r.name: str(r.specifier).removeprefix(">=") for r in map(Requirement, dependencies)}
+    [oldest] = [row["versions"] for row in PASSED if row["oldest"]]
+    for name in ("pandas", "numpy", "pyarrow"):
+        assert Version(oldest[name]) == Version(floors[name])
+        assert max(Version(row["versions"][name]).major for row in PASSED) > Version(oldest[name]).major
 
 
 def test_bounds_of_the_package_are_those_of_the_table() -> None:
