@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import commands, encode, growth, publishing, read, report
+from benchmarks import commands, encode, growth, publishing, read, report, whole_commands
 from benchmarks.measured import Figure
 
 Benchmark = Callable[[argparse.Namespace, Path], list[Figure]]
 SECTIONS: dict[str, Benchmark] = {
+    "whole-commands": whole_commands.measure,
     "publishing": publishing.measure,
     "growth": growth.measure,
     "commands": commands.measure,
@@ -28,6 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table that the contenders publish")
     parser.add_argument("--rounds", type=int, default=5, help="measured runs of each contender, after one warm-up run")
+    parser.add_argument("--sizes", type=int, nargs="+", help="rows of the tables of whole-commands")
     parser.add_argument("--huge", action="store_true", help="measure growth up to ten million rows")
     parser.add_argument(
         "--only",
@@ -40,7 +42,7 @@ def main() -> None:
     for section in arguments.only:
         with tempfile.TemporaryDirectory(prefix="upsert-kafka-bench-") as folder:
             report.add(section, SECTIONS[section](arguments, Path(folder)))
-    report.write()
+    report.write(list(SECTIONS))
 
 
 if __name__ == "__main__":

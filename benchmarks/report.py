@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
@@ -33,8 +34,10 @@ def add(section: str, figures: list[Figure]) -> None:
     RESULTS.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def write() -> None:
-    found = json.loads(RESULTS.read_text())
+def write(sections: Sequence[str]) -> None:
+    """Write page and charts, with the sections in this order."""
+    results = json.loads(RESULTS.read_text())
+    found = {section: results[section] for section in sections if section in results}
     (FOLDER / "results.md").write_text("\n".join(_page(found)) + "\n")
     if CHART_OF in found:
         _chart(found[CHART_OF]["figures"])
@@ -63,7 +66,7 @@ def _circumstances() -> dict[str, str]:
 def _page(found: dict[str, Any]) -> list[str]:
     lines = ["# Results", "", "Written by `make bench`; do not edit. Only figures of one section compare: it is one run.", ""]
     for section, content in found.items():
-        lines += [f"## {section.capitalize()}", ""]
+        lines += [f"## {section.replace('-', ' ').capitalize()}", ""]
         lines += [f"- {name}: {value}" for name, value in content["circumstances"].items()]
         works = dict.fromkeys(figure["work"] for figure in content["figures"])
         lines += ["", "| Work | Contender | Median | Spread | Ratio | Goal |", "| --- | --- | ---: | ---: | ---: | ---: |"]
@@ -83,7 +86,7 @@ def _row(figure: dict[str, Any]) -> str:
     return f"| {figure['work']} | {contender} | {figure['median']:,.{digits}f} {unit} | {spread} | {ratio} | {goal} |"
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
     import matplotlib
 
     matplotlib.use("svg")
@@ -95,7 +98,7 @@ def _pyplot() -> Any:
 
 def _growth_chart(figures: list[dict[str, Any]]) -> None:
     """Charts of seconds by rows, seconds by topic length, and driver memory."""
-    drawing, axes = _pyplot().subplots(1, 3, figsize=(11, 3.4))
+    drawing, axes = pyplot().subplots(1, 3, figsize=(11, 3.4))
     panels = {
         "µs per row": "seconds of a run, by rows (millions)",
         "s": "seconds of a run without changes,\nby records in the topic (millions)",
@@ -118,7 +121,7 @@ def _growth_chart(figures: list[dict[str, Any]]) -> None:
 
 
 def _chart(figures: list[dict[str, Any]]) -> None:
-    plt = _pyplot()
+    plt = pyplot()
     most = max(figures, key=lambda figure: _rows(figure["work"]))["work"].split(", ", 1)[1]
     shown = [figure for figure in figures if figure["work"].endswith(most)]
     works = list(dict.fromkeys(figure["work"] for figure in shown))
