@@ -1,23 +1,29 @@
-"""The demo of `make demo`: a model is published to a topic, its input changes, and only the changes are published.
+"""The demo of `make demo`: a SELECT is published to a topic, its input changes, and only the changes are published.
 
-Works on a copy in .demo, so that the example is not changed and the demo can be repeated.
+Works on a copy in .demo, so that the example is not changed and the demo can be repeated. docs/demo_recording.py records it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from dbt.cli.main import dbtRunner
+from rich.console import Console
+from rich.text import Text
 
 EXAMPLE = Path(__file__).resolve().parent
 PROJECT = EXAMPLE.parents[1] / ".demo" / "pageviews"
 SEED = PROJECT / "seeds" / "raw_pageviews.csv"
-TOPIC = "analytics.pageviews_per_region"
+MODEL = "pageviews_per_region"
+
+console = Console(highlight=False, soft_wrap=True)
 
 
 def main() -> None:
@@ -25,45 +31,31 @@ def main() -> None:
     shutil.copytree(EXAMPLE, PROJECT, ignore=shutil.ignore_patterns("demo.py", "target", "logs", ".upsert_kafka", ".user.yml"))
     # For a few rows the optimizing compiler of the JVM takes more time than it saves.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
     folder = os.path.relpath(PROJECT)
     os.chdir(PROJECT)
-    print_heading("1. A SELECT becomes a topic", "models/pageviews_per_region.sql:")
-    print(indented((PROJECT / "models" / "pageviews_per_region.sql").read_text()))
-    # As in a second terminal. Without it each dbt command would start and stop the broker.
+    heading("A SELECT becomes a topic of a real Kafka: page views per region (models/pageviews_per_region.sql)")
+    # As in a second terminal. Without it each command would start and stop the broker.
     with subprocess.Popen([program("upsert-kafka"), "broker"], stdout=subprocess.PIPE, text=True) as broker:
         try:
-            address = wait_for(broker)
-            dbt("seed")
-            dbt("run")
-            dbt("test")
-
-            print_heading("2. What Kafka clients read", "The key is unique_key, the value is the whole row.")
+            wait_for(broker)
+            build()
             end = show_topic()
-
-            print_heading(
-                "3. The input changes", "A new view in Asia, the first one in Antarctica, and the only one in Oceania is removed."
-            )
+            heading("\nThe input changes: one more view in Asia, the first in Antarctica, the only one in Oceania is removed")
             SEED.write_text(changed(SEED.read_text()))
-            dbt("build")
-
-            print_heading(
-                "4. Only the difference was written", "One changed row, one new row, and a tombstone for the removed row."
-            )
+            build()
             show_topic("--from", end)
         finally:
             # SIGTERM, because the children of a background job of a shell ignore SIGINT.
             broker.terminate()
-    print_next_steps(folder, address)
+    dbt, own = (shlex.quote(os.path.relpath(program(name), PROJECT)) for name in ("dbt", "upsert-kafka"))
+    heading(f"\nWritten to {folder}: the project, and in .upsert_kafka the topic. Change the seed or the model and run again:")
+    console.print(f"  cd {shlex.quote(folder)}; {dbt} build; {own} topic {MODEL}")
 
 
-def wait_for(broker: subprocess.Popen[str]) -> str:
+def wait_for(broker: subprocess.Popen[str]) -> None:
     assert broker.stdout is not None
-    line = broker.stdout.readline()
-    if not line:
+    if not broker.stdout.readline():
         sys.exit(broker.wait() or 1)
-    print(f"$ upsert-kafka broker\n{indented(line)}", flush=True)
-    return line.split(" at ")[1].split()[0]
 
 
 def changed(seed: str) -> str:
@@ -71,24 +63,40 @@ def changed(seed: str) -> str:
     return "\n".join([*lines, "9,101,2026-11-02 08:05:00,Asia", "10,106,2026-11-02 08:05:30,Antarctica", ""])
 
 
-def dbt(*arguments: str) -> None:
-    """Run a dbt command in the project's folder and in this process, so that Spark starts once."""
-    print(f"$ dbt {' '.join(arguments)}", flush=True)
-    done = dbtRunner().invoke([*arguments, "--profiles-dir", ".", "--use-colors" if sys.stdout.isatty() else "--no-use-colors"])
-    print(flush=True)
+def build() -> None:
+    """Run `dbt build` in the project's folder and in this process, so that Spark starts once."""
+    command("dbt build")
+    done = dbtRunner().invoke(["build", "--profiles-dir", ".", "--log-level", "none", "--log-level-file", "debug"])
     if not done.success:
-        sys.exit(f"dbt {arguments[0]} failed; its log: {PROJECT / 'logs' / 'dbt.log'}")
+        failed = [result for result in getattr(done.result, "results", []) if result.status in ("error", "fail")]
+        reason = "; ".join(str(result.message) for result in failed) or str(done.exception)
+        sys.exit(f"dbt build failed: {reason}. Its log: {PROJECT / 'logs' / 'dbt.log'}")
+    results: Any = done.result
+    passed = sum(result.node.resource_type == "test" for result in results)
+    console.print(f"  [dim]seed, view and {passed} tests passed[/]")
+    [published] = [result for result in results if result.node.name == MODEL]
+    console.print(f"  [green]{published.message}[/]")
 
 
 def show_topic(*arguments: str) -> str:
     """Show the topic with a reader that uses neither dbt nor Spark; returns the offsets after the last records."""
-    arguments = ("topic", TOPIC, *arguments)
-    print(f"$ upsert-kafka {' '.join(arguments)}", flush=True)
-    done = subprocess.run([program("upsert-kafka"), *arguments], check=False, stdout=subprocess.PIPE, text=True)
-    print(indented(done.stdout), flush=True)
+    arguments = ("topic", MODEL, *arguments)
+    command(f"upsert-kafka {' '.join(arguments)}")
+    read = [program("upsert-kafka"), *arguments, "--profiles-dir", ".", "-o", "json"]
+    done = subprocess.run(read, check=False, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(done.returncode)
-    return done.stdout.split("--from ")[-1].strip()
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    ends: dict[int, int] = {}
+    for record in records:
+        ends[record["partition"]] = max(ends.get(record["partition"], 0), record["offset"] + 1)
+        value = Text("(tombstone)", style="red") if record["tombstone"] else Text(text(record["value"]), style="cyan")
+        console.print("  ", text(record["key"]).ljust(34), value, sep="")
+    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(ends.items()))
+
+
+def text(side: Any) -> str:
+    return side if isinstance(side, str) else json.dumps(side, separators=(",", ":"))
 
 
 def program(name: str) -> str:
@@ -96,28 +104,12 @@ def program(name: str) -> str:
     return str(Path(sys.executable).parent / name)
 
 
-def print_heading(title: str, text: str = "") -> None:
-    bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() and "NO_COLOR" not in os.environ else ("", "")
-    print(f"\n{bold}{title}{plain}\n{text}\n" if text else f"\n{bold}{title}{plain}\n", flush=True)
+def heading(title: str) -> None:
+    console.print(title, style="bold")
 
 
-def indented(text: str) -> str:
-    return "".join(f"    {line}\n" if line else "\n" for line in text.rstrip().splitlines())
-
-
-def print_next_steps(folder: str, address: str) -> None:
-    dbt_command, own_command = (shlex.quote(os.path.relpath(program(name), PROJECT)) for name in ("dbt", "upsert-kafka"))
-    print_heading("What to try next")
-    print(f"""\
-  cd {shlex.quote(folder)}
-  Run it again: nothing is written. Change seeds/raw_pageviews.csv or the model, and only the changes are written:
-    {dbt_command} build --profiles-dir .
-    {own_command} topic {TOPIC}
-  Keep the broker running in another terminal (it was at {address}) and read the topic with kcat or your application:
-    {own_command} broker
-  To use your own cluster, set bootstrap_servers in profiles.yml to host:port,host:port.
-  All options of a model: docs/options.md
-""")
+def command(line: str) -> None:
+    console.print(f"[yellow]$[/] {line}")
 
 
 if __name__ == "__main__":

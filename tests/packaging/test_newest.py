@@ -82,7 +82,7 @@ def test_newest_versions_run_and_test_a_new_project(tmp_path: Path) -> None:
     here = Installation(tmp_path)
     # dbt-core 1.12 needs a package that downloads a binary from another host while it is installed.
     here.pip(str(build("wheel", ROOT, tmp_path)), "dbt-core<1.12")
-    created = here.dbt("init", "shop", answers="1\n\n\n\n", folder=tmp_path)
+    created = here.dbt("init", "shop", answers="1\n\n\n\n\n", folder=tmp_path)
     assert created.returncode == 0 and here.project.is_dir(), created.stdout + created.stderr
     target = yaml.safe_load((tmp_path / "profiles.yml").read_text())["shop"]["outputs"]["dev"]
     assert target["type"] == "upsert_kafka" and target["bootstrap_servers"] == "embedded", target
@@ -96,6 +96,6 @@ def test_newest_versions_run_and_test_a_new_project(tmp_path: Path) -> None:
         refused = here.dbt("run")
         assert refused.returncode != 0 and error.jars[0] in refused.stdout and "Install pyspark" in refused.stdout, refused.stdout
         here.set_jars([*JARS[max(JARS)]])
-    assert "+2 ~0 -0 =0" in here.succeed("run", "--select", "users")
+    assert ": 2 new, 0 changed, 0 deleted, 0 unchanged in" in here.succeed("run", "--select", "users")
     assert "PASS=2" in here.succeed("test", "--select", "users")
     assert "was not tested" not in here.succeed("run", "--select", "users"), "make matrix has to be run with these versions"

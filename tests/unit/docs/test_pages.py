@@ -1,11 +1,18 @@
-"""Links in the documentation lead to files and headings that exist, and troubleshooting.md quotes messages as they are."""
+"""Links in the documentation lead to files and headings that exist, the navigation has every page, every example of the guides
+is run by a test, and troubleshooting.md quotes messages as they are.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+
+from tests.documented import DOCS, Commands, File, steps, steps_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
@@ -42,3 +49,41 @@ def test_troubleshooting_quotes_messages_as_they_are() -> None:
     assert len(rows) > 20
     words = {row: [part.strip() for part in re.split(r"…|\b\d+\b|WRITE|\(id\)", row) if part.strip()] for row in rows}
     assert [row for row, parts in words.items() if not all(part in messages or part in joined for part in parts)] == []
+
+
+def entries(navigation: list[Any]) -> Iterator[str]:
+    for item in navigation:
+        [target] = item.values()
+        if isinstance(target, str):
+            yield target
+        else:
+            yield from entries(target)
+
+
+def test_navigation_has_every_page_once() -> None:
+    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    pages = [page.relative_to(DOCS).as_posix() for page in sorted(DOCS.rglob("*.md"))]
+    assert sorted(entries(navigation)) == sorted(pages)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
+def test_links_of_the_site_stay_in_it(page: Path) -> None:
+    links = [link.partition("#")[0] for link in LINK.findall(page.read_text()) if "://" not in link]
+    assert [link for link in links if link and not (page.parent / link).resolve().is_relative_to(DOCS)] == []
+
+
+@pytest.mark.parametrize("page", [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))], ids=lambda page: page.stem)
+def test_every_example_is_run_by_a_test(page: Path) -> None:
+    """Each code block is a file, commands or their output: see tests/documented.py."""
+    outputs = [step for step in steps(page) if not isinstance(step, File) and step.output is not None]
+    commands = [step for step in steps(page) if isinstance(step, Commands)]
+    files = [step for step in steps(page) if isinstance(step, File)]
+    assert len(re.findall(r"^ *```\w+$", page.read_text(), re.MULTILINE)) == len(files) + len(commands) + len(outputs)
+
+
+def test_only_the_last_command_of_a_block_may_fail() -> None:
+    [commands] = steps_of("```sh\ndbt seed\ndbt run \\\n  --full-refresh   # all rows\n```\n\n```text\n… ERROR …\n```\n")
+    assert commands == Commands(("dbt seed", "dbt run --full-refresh"), "… ERROR …\n")
+    assert isinstance(commands, Commands) and commands.fails
+    [commands] = steps_of("```sh\ndbt run\n```\n\n```text\nDone. PASS=1 ERROR=0\n```\n")
+    assert isinstance(commands, Commands) and not commands.fails
