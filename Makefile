@@ -1,14 +1,15 @@
 # Everything runs in .venv, which the first target that needs it builds. Nothing has to be activated.
 .DEFAULT_GOAL := help
-.PHONY: help setup check test nightly matrix bench lint format lock demo clean java
+.PHONY: help setup check test nightly matrix bench lint format lock demo docs clean java
 SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # Every package, also those that packages are built with, must have one of the hashes in requirements*.txt.
 PIP = $(PY) -m pip install --disable-pip-version-check
-# Test files are distributed over JOBS processes. Each starts a broker and a Spark and needs 3 GB.
-JOBS ?= 2
+# Test files are distributed over JOBS processes. Each starts a broker and a Spark and needs 3 GB. Three keep two cores busy:
+# much of the time a test waits for a process to start or to end.
+JOBS ?= 3
 SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 COVERAGE = $(PY) -m coverage
 # dbt's adapter suites run dbt inside pytest's process, which can have one Spark only. Small queries do not need C2.
@@ -20,11 +21,12 @@ help:
 	@echo 'make check    before each commit: ruff, import contract, mypy and the tests without JVM, broker and network (1 minute)'
 	@echo 'make test     before each push: lint and the tests on a real Kafka and a real Spark, with coverage (about 40 minutes)'
 	@echo '              make test ARGS="tests/functional/test_guards.py -k deletes" runs these tests only'
-	@echo 'make nightly  all tests: all adapter suites of dbt, property tests with new seeds, slow fault tests (1 hour)'
+	@echo 'make nightly  all tests: all adapter suites of dbt, property tests with new seeds, slow fault tests, two rows of the matrix'
 	@echo 'make matrix   the core of the tests with other versions of Python, dbt, Spark, Java and Kafka (docs/compatibility.md)'
 	@echo 'make lint     ruff, mypy and the import contract'
 	@echo 'make format   let ruff format the code'
-	@echo 'make demo     a model becomes a Kafka topic: seed, run, test, change, run again'
+	@echo 'make demo     a SELECT becomes a Kafka topic: build, look, change, build again, look at the difference'
+	@echo 'make docs     build the documentation as a site in build/site; broken links are errors'
 	@echo 'make bench    benchmark against Spark and Flink, results in docs/performance (30 minutes, on an idle machine)'
 	@echo 'make lock     pin the dependencies of pyproject.toml, with hashes, in requirements*.txt; ARGS=--upgrade for newer ones'
 	@echo 'make setup    build $(VENV) only'
@@ -52,6 +54,7 @@ nightly: export UPSERT_KAFKA_NIGHTLY = 1
 nightly: lint
 	$(PY) -m pytest $(or $(ARGS),$(SPREAD))
 	$(if $(ARGS),,$(SUITES) -m pytest tests/adapter_suites $(SPREAD))
+	$(if $(ARGS),,$(PY) -m tests.matrix --nightly)
 
 lint: $(READY)
 	$(PY) -m ruff check .
@@ -73,6 +76,7 @@ bench: $(READY)
 lock: $(UV)
 	$(LOCK) --extra aws --extra connect --extra dev pyproject.toml -o requirements.txt
 	echo 'editables hatchling setuptools wheel' | tr ' ' '\n' | $(LOCK) - -c requirements.txt -o requirements-build.txt
+	echo 'zensical<0.1' | $(LOCK) - -o requirements-docs.txt
 
 $(UV):
 	python3 -m venv .lock
@@ -81,8 +85,17 @@ $(UV):
 demo: $(READY)
 	@$(PY) examples/pageviews/demo.py
 
+docs: .docs/.ready
+	.docs/bin/zensical build --strict --clean
+
+# Zensical needs a newer pathspec than dbt-core, so it can't be in the same environment.
+.docs/.ready: requirements-docs.txt
+	python3 -m venv --clear .docs
+	.docs/bin/python -m pip install --disable-pip-version-check --quiet --require-hashes -r requirements-docs.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .lock .demo .coverage .coverage.* build dist
+	rm -rf $(VENV) .lock .docs .demo .coverage .coverage.* build dist
 
 # Spark and Kafka need Java. Check before the packages are installed, which takes minutes.
 java:
