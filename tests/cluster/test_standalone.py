@@ -36,6 +36,7 @@ def standalone() -> Iterator[StandaloneSpark]:
         yield spark
 
 
+@pytest.mark.nightly
 def test_topics_equal_their_selects(standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project]) -> None:
     shop.run_two_days(dbt_project(shop.FILES, bootstrap_servers=kafka.bootstrap_servers, **standalone.profile))
 

@@ -178,7 +178,7 @@ def test_killed_at_least_once_run_is_completed_by_the_next_run(model: Model) -> 
     assert model.table() == of_version(2)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
 @exactly_once
 def test_interrupted_exactly_once_run_aborts_its_transaction(model: Model, number: signal.Signals) -> None:
     output = interrupted(model, number)
@@ -187,6 +187,7 @@ def test_interrupted_exactly_once_run_aborts_its_transaction(model: Model, numbe
     assert model.scene.records("read_uncommitted") != [] and model.scene.records() == []
 
 
+@pytest.mark.nightly
 @at_least_once
 def test_interrupted_at_least_once_run_is_completed_by_the_next_run(model: Model) -> None:
     output = interrupted(model, signal.SIGTERM)

@@ -244,6 +244,7 @@ def test_interrupted_format_is_repeated(project: Path, user: Callable[..., User]
     assert user().address().startswith(LOOPBACK)
 
 
+@pytest.mark.nightly
 def test_damaged_data_is_reported_with_the_folder_to_delete(project: Path, user: Callable[..., User]) -> None:
     first = user()
     first.address()
@@ -281,6 +282,7 @@ def test_folder_that_cannot_be_created_is_reported(project: Path, user: Callable
     assert len(errors.strip().splitlines()) == 1
 
 
+@pytest.mark.nightly
 def test_jars_folder_without_kafka_is_refused(tmp_path: Path, user: Callable[..., User]) -> None:
     code, errors = user(UPSERT_KAFKA_BROKER_JARS=str(tmp_path)).end()
     assert code == 1

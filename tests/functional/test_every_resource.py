@@ -6,6 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
+
 from tests.counts import counts
 from tests.dbt_project import Outcome, Project
 
@@ -79,6 +81,7 @@ def message(outcome: Outcome, model: str) -> str:
     return {result["unique_id"]: result["message"] for result in outcome.run_results["results"]}[f"model.shop.{model}"]
 
 
+@pytest.mark.nightly
 def test_project_with_every_resource_is_built_twice_and_documented(dbt_project: Callable[..., Project], schema_name: str) -> None:
     project = dbt_project(MODELS, file_format="delta")
     first = project.succeed("build")

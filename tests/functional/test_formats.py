@@ -32,7 +32,7 @@ REPLAYED = [
 ]
 
 
-@pytest.mark.parametrize("include", ["ALL", "EXCEPT_KEY"])
+@pytest.mark.parametrize("include", ["ALL", pytest.param("EXCEPT_KEY", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("format_name", ["json", "csv", "avro", "avro-confluent"])
 def test_view_returns_the_rows_and_types_of_any_select(
     spark: SparkSession, broker: str, registry: str, topic_name: str, schema_name: str, format_name: str, include: str

@@ -28,7 +28,7 @@ BROKERS = "broker-1:9092,broker-2:9092"
 # Pages that delete the folder of the catalog or set variables, so that each command needs a Spark of its own.
 SEPARATE_COMMANDS = {"recovery", "ci-and-containers"}
 # The pages that are run before each push. The others are nightly.
-ALWAYS = {"test-before-publishing", "breaking-changes"}
+ALWAYS = {"test-before-publishing"}
 
 
 class Reader:

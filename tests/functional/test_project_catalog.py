@@ -81,7 +81,7 @@ BOTH["models/schema.yml"] = json.dumps(
 )
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.nightly)])
 def test_two_processes_build_test_and_show_different_models_of_one_project(dbt_project: MakeProject, rounds: int) -> None:
     project = dbt_project(BOTH)
     servers = {side: DbtServer() for side in SIDES}

@@ -44,7 +44,7 @@ def loaded(table: Table) -> snapshots.Snapshot | None:
     return snapshots.load(table.spark, table.relation, topic, record.log.digest, True)
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("guarantee", [pytest.param("at-least-once", marks=pytest.mark.nightly), "exactly-once"])
 def test_changes_with_snapshot_equal_changes_without(table: Table, guarantee: str) -> None:
     table.options["sink_delivery_guarantee"] = guarantee
     rows = [(i, f"name {i}") for i in range(40)]
@@ -84,6 +84,7 @@ def test_changes_are_added_to_snapshot_until_it_is_replaced(table: Table, monkey
     assert table.latest() == {json_key(row[0]): json_value(row) for row in rows.items()}
 
 
+@pytest.mark.nightly
 def test_snapshot_with_addition_but_old_properties_is_not_used(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.publish([ANN, BOB, CEM])
 
@@ -135,6 +136,7 @@ def test_run_with_snapshot_does_not_read_the_topic(table: Table, unreadable: Cal
     assert table.latest() == {json_key(row[0]): json_value(row) for row in ((1, "anna"), CEM)}
 
 
+@pytest.mark.nightly
 def test_snapshot_of_round_robin_keys_only_finds_unchanged_rows(table: Table, unreadable: Callable[[], None]) -> None:
     table.options["sink_partitioner"] = "round-robin"
     rows = [(i, f"name {i}") for i in range(10)]
@@ -156,6 +158,7 @@ def test_new_partitioner_does_not_move_keys_of_snapshot(table: Table) -> None:
     assert {record.key: record.partition for record in table.records()} == before
 
 
+@pytest.mark.nightly
 def test_reinserted_key_stays_in_its_partition_after_partitions_were_added(table: Table) -> None:
     rows = [(i, f"name {i}") for i in range(12)]
     table.publish(rows)

@@ -205,6 +205,7 @@ def test_deleted_key_with_value_in_another_partition_is_deleted_there(table: Tab
     assert table.view() == [BOB]
 
 
+@pytest.mark.nightly
 def test_keys_in_two_partitions_count_once_for_max_deletes(table: Table) -> None:
     table.publish([ANN, BOB, CEM])
     for row in (ANN, BOB):
@@ -217,7 +218,9 @@ def test_keys_in_two_partitions_count_once_for_max_deletes(table: Table) -> None
     assert [value for (key, _), value in last_by_partition(table).items() if key != json_key(3)] == [None] * 4
 
 
-@pytest.mark.parametrize("options", [{"update_mode": "append"}, {"sink_ignore_retraction": True}])
+@pytest.mark.parametrize(
+    "options", [{"update_mode": "append"}, pytest.param({"sink_ignore_retraction": True}, marks=pytest.mark.nightly)]
+)
 def test_old_value_stays_where_no_tombstones_are_written(table: Table, options: dict[str, Any]) -> None:
     table.publish([ANN, BOB])
     table.write_by_hand((json_key(1), json_value(ANN), 1 - partition_of(table, json_key(1))))
@@ -226,6 +229,7 @@ def test_old_value_stays_where_no_tombstones_are_written(table: Table, options: 
     assert table.end() == before
 
 
+@pytest.mark.nightly
 def test_slice_deletes_old_values_of_its_own_keys_only(table: Table) -> None:
     table.options["missing_keys"] = "keep"
     table.publish([ANN, BOB])
@@ -237,6 +241,7 @@ def test_slice_deletes_old_values_of_its_own_keys_only(table: Table) -> None:
     assert last[json_key(2), where[2]] == json_value(BOB)
 
 
+@pytest.mark.nightly
 def test_foreign_key_in_two_partitions_is_kept(table: Table) -> None:
     table.publish([ANN])
     table.write_by_hand((b"foreign", b"x", 0), (b"foreign", b"y", 1))
@@ -258,6 +263,7 @@ def test_key_in_two_partitions_is_reported_until_old_values_are_deleted(table: T
     assert warning.endswith("The run writes 1 tombstone for the other values.")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("small_snapshots")
 def test_snapshot_is_used_after_old_values_are_deleted(table: Table) -> None:
     rows = [(i, f"name {i}") for i in range(40)]

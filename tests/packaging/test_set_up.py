@@ -21,7 +21,7 @@ def test_editable_install_is_listed_by_dbt(tmp_path: Path) -> None:
     assert "- upsert_kafka: " in dbt(tmp_path, "--version")
 
 
-@pytest.mark.parametrize("answer", ["n", "y"])
+@pytest.mark.parametrize("answer", ["n", pytest.param("y", marks=pytest.mark.nightly)])
 def test_init_asks_whether_topics_must_match_flinks(tmp_path: Path, answer: str) -> None:
     # The adapter's number in the list depends on what is installed.
     listed = dbt(tmp_path, "--version").partition("Plugins:")[2]

@@ -230,7 +230,7 @@ def state_after_the_commit(patch: pytest.MonkeyPatch) -> None:
         (commit_instead_of_abort, "to which no state record belongs"),
         (lost_batches_are_not_repeated, ""),
         (success_without_commit, "reported success and is not visible"),
-        (unconfirmed_commit_is_called_a_failure, "is visible, but reported"),
+        pytest.param(unconfirmed_commit_is_called_a_failure, "is visible, but reported", marks=pytest.mark.nightly),
         (fenced_run_writes_again, "the topic is"),
         (state_after_the_commit, "to which no state record belongs"),
     ],
