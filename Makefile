@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target that needs it builds. Nothing has to be activated.
 .DEFAULT_GOAL := help
-.PHONY: help setup check test nightly matrix bench lint format lock demo docs clean java
+.PHONY: help setup check test coverage nightly matrix bench lint format lock demo docs clean java
 SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -11,6 +11,7 @@ PIP = $(PY) -m pip install --disable-pip-version-check
 # much of the time a test waits for a process to start or to end.
 JOBS ?= 3
 SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
+BEFORE_PUSH = $(SPREAD) -m 'not nightly' --durations=20
 COVERAGE = $(PY) -m coverage
 # dbt's adapter suites run dbt inside pytest's process, which can have one Spark only. Small queries do not need C2.
 SUITES = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(PY)
@@ -19,8 +20,9 @@ LOCK = $(UV) pip compile --universal --python-version 3.11 --generate-hashes --n
 
 help:
 	@echo 'make check    before each commit: ruff, import contract, mypy and the tests without JVM, broker and network (1 minute)'
-	@echo 'make test     before each push: lint and the tests on a real Kafka and a real Spark, with coverage (about 40 minutes)'
+	@echo 'make test     before each push: lint and the tests on a real Kafka and a real Spark (about 35 minutes on two cores)'
 	@echo '              make test ARGS="tests/functional/test_guards.py -k deletes" runs these tests only'
+	@echo 'make coverage  the tests of make test, with the coverage of the package (slower)'
 	@echo 'make nightly  all tests: all adapter suites of dbt, property tests with new seeds, slow fault tests, two rows of the matrix'
 	@echo 'make matrix   the core of the tests with other versions of Python, dbt, Spark, Java and Kafka (docs/compatibility.md)'
 	@echo 'make lint     ruff, mypy and the import contract'
@@ -37,18 +39,17 @@ setup: $(READY)
 check: lint
 	$(PY) -m pytest tests/unit tests/fuzz --no-services -q $(ARGS)
 
-# Coverage is not measured for single tests.
-ifdef ARGS
 test: lint
-	$(PY) -m pytest $(ARGS)
-else
-test: lint
+	$(PY) -m pytest $(or $(ARGS),$(BEFORE_PUSH))
+	$(if $(ARGS),,$(SUITES) -m pytest tests/adapter_suites $(BEFORE_PUSH))
+
+# Not part of `make test`: measuring every process that the tests start makes them slower.
+coverage: lint
 	$(COVERAGE) erase
-	$(COVERAGE) run -m pytest $(SPREAD) -m 'not nightly'
-	$(SUITES) -m coverage run -m pytest tests/adapter_suites $(SPREAD) -m 'not nightly'
+	$(COVERAGE) run -m pytest $(BEFORE_PUSH)
+	$(SUITES) -m coverage run -m pytest tests/adapter_suites $(BEFORE_PUSH)
 	$(COVERAGE) combine --quiet
 	$(COVERAGE) report --skip-covered --skip-empty
-endif
 
 nightly: export UPSERT_KAFKA_NIGHTLY = 1
 nightly: lint
