@@ -214,4 +214,8 @@ class TestIncrementalContractSqlHeader(Files, BaseIncrementalContractSqlHeader):
 
 
 class TestIncrementalForeignKeyConstraint(BaseIncrementalForeignKeyConstraint):
-    pass
+    """Without Delta Lake a unique_key needs the strategy, see `table_formats`."""
+
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, object]:
+        return {"models": {"+incremental_strategy": "append"}}

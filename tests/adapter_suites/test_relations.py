@@ -95,7 +95,7 @@ class TestChangeRelationTypeWithUpsertKafka(BaseChangeRelationTypeValidator):
 
     @pytest.fixture(scope="class")
     def project_config_update(self) -> dict[str, object]:
-        return {"models": {"+unique_key": "materialization"}}
+        return {"models": {"+unique_key": "materialization", "+incremental_strategy": "append"}}
 
     def test_changing_materialization_changes_relation_type(self, project: TestProjInfo) -> None:
         for materialization in ("view", "upsert_kafka", "table", "upsert_kafka", "incremental", "upsert_kafka", "view"):
