@@ -33,7 +33,7 @@ def avro(**record: object) -> bytes:
 
 def test_avro_is_decoded_with_its_schema() -> None:
     data = avro(id=7, price=Decimal("1.50"))
-    assert shown(Decoder("avro", schema=SCHEMA)(data)) == '{"id": 7, "price": 1.5}'  # type: ignore[arg-type]
+    assert shown(Decoder("avro", schema=SCHEMA)(data)) == '{"id": 7, "price": 1.50}'  # type: ignore[arg-type]
     registered = Decoder("avro-confluent", registered={9: SCHEMA})
     assert registered(b"\x00\x00\x00\x00\x09" + data) == {"id": 7, "price": Decimal("1.50")}
 
@@ -43,6 +43,20 @@ def test_bytes_that_cannot_be_decoded_are_shown_as_digits() -> None:
     assert Decoder("avro")(b"\x0e") == "0x0e"
     assert Decoder("avro-confluent", registered={9: SCHEMA})(b"\x00\x00\x00\x00\x08\x0e") == "0x00000000080e"
     assert Decoder("avro-confluent", registered={9: SCHEMA})(b"text") == "text"
+
+
+def test_json_numbers_keep_their_text() -> None:
+    data = b'{"a":55.00,"b":1E+1,"c":[1.8753E+5,-0,12345678901234567890],"a2":10}'
+    assert Decoder("json").text(data) == data.decode()
+    assert shown(Decoder("json")(data)).replace(" ", "") == data.decode()
+    pretty = b'{\n  "a": 55.00\n}'
+    assert Decoder("json").text(pretty) == '{"a": 55.00}'
+    assert Decoder("json-schema-confluent").text(b"\x00\x00\x00\x00\x01" + data) == data.decode()
+
+
+@pytest.mark.parametrize("data", [b'{"a":NaN}', b"[" * 500 + b"]" * 500, b"[" * 90_000])
+def test_text_that_is_no_usable_json_is_text(data: bytes) -> None:
+    assert Decoder("json")(data) == Decoder("json").text(data) == data.decode()
 
 
 @pytest.mark.parametrize("format_", ["json", "debezium-json"])

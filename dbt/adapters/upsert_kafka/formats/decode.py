@@ -11,12 +11,11 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 import fastavro
 
-from dbt.adapters.upsert_kafka.formats import Format, Side, avro
+from dbt.adapters.upsert_kafka.formats import Format, Side, avro, exact_json
 from dbt.adapters.upsert_kafka.formats.registered import HEADER_BYTES, SCHEMAS
 
 MAGIC = b"\x00"
@@ -43,10 +42,19 @@ class Decoder:
             return text
         is_framed = self.format == "json-schema-confluent" and data.startswith(MAGIC)
         try:
-            # Decimal keeps the digits of the message.
-            return json.loads(data[HEADER_BYTES:] if is_framed else data, parse_float=Decimal)
+            return exact_json.loads(data[HEADER_BYTES:] if is_framed else data)
         except ValueError:
             return text
+
+    def text(self, data: bytes) -> str:
+        """In one line: json as the message has it, Avro as JSON."""
+        value = self(data)
+        if self.format in ("avro", "avro-confluent", "csv", "raw") or isinstance(value, str):
+            return shown(value)
+        is_framed = self.format == "json-schema-confluent" and data.startswith(MAGIC)
+        raw = (data[HEADER_BYTES:] if is_framed else data).decode(errors="replace")
+        # JSON with line breaks, or bytes in another character set.
+        return raw if raw.isprintable() else shown(value)
 
     def _avro(self, data: bytes) -> Any:
         schema, body = self.schema, data
@@ -91,15 +99,13 @@ def plain_text(data: bytes) -> str:
 
 def shown(value: Any) -> str:
     """A decoded value in one line."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=as_json)
+    return value if isinstance(value, str) else exact_json.dumps(value, as_json)
 
 
 def as_json(value: Any) -> Any:
-    """A value of Avro as JSON has it."""
+    """A value of Avro as JSON has it; numbers are for `exact_json`."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, Decimal):
-        return float(value) if value == Decimal(str(float(value))) else str(value)
     if isinstance(value, dt.datetime | dt.date | dt.time):
         return value.isoformat()
     return str(value)

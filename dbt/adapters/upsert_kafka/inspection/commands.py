@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka.errors import StateError, UpsertKafkaError
-from dbt.adapters.upsert_kafka.formats.decode import Decoder, shown
+from dbt.adapters.upsert_kafka.formats.decode import Decoder
 from dbt.adapters.upsert_kafka.inspection import show
 from dbt.adapters.upsert_kafka.inspection.project import Project, ProjectModel, load
 from dbt.adapters.upsert_kafka.inspection.records import Reader, Selection, Shown
@@ -117,10 +117,10 @@ def _print(reader: Reader, selection: Selection, output: str) -> None:
 
 
 def _cells(record: Shown) -> list[str]:
-    value = "(tombstone)" if record.is_tombstone else shown(record.value)
+    key, value = record.texts
     headers = f"  [{', '.join(f'{name}={text}' for name, text in record.headers)}]" if record.headers else ""
-    key = "(no key)" if record.key is None else shown(record.key)
-    return [str(record.partition), str(record.offset), record.time, key, value + headers]
+    shown_key, shown_value = "(no key)" if key is None else key, "(tombstone)" if value is None else value
+    return [str(record.partition), str(record.offset), record.time, shown_key, shown_value + headers]
 
 
 @click.command("topics")

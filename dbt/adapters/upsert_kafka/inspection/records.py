@@ -40,8 +40,13 @@ class Shown:
     millis: int
     key: Any
     value: Any
-    is_tombstone: bool
+    texts: tuple[str | None, str | None]
+    """Key and value in one line, as the message has them."""
     headers: tuple[tuple[str, str], ...]
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.texts[1] is None
 
     @property
     def time(self) -> str:
@@ -132,12 +137,12 @@ class Reader:
             raise UpsertKafkaError(f"Topic '{self._topic}' cannot be read: {error}") from error
         for batch in polled.values():
             for record in batch:
-                key = key_of(record.key)
-                if selection.key is not None and selection.key not in (shown(key), *_members(key)):
+                key, key_text = key_of(record.key), None if record.key is None else key_of.text(record.key)
+                if selection.key is not None and selection.key not in (key_text, shown(key), *_members(key)):
                     continue
                 headers = tuple((name, Decoder()(value) or "") for name, value in record.headers)
-                is_tombstone = record.value is None
-                yield Shown(record.partition, record.offset, record.timestamp, key, value_of(record.value), is_tombstone, headers)
+                texts = key_text, None if record.value is None else value_of.text(record.value)
+                yield Shown(record.partition, record.offset, record.timestamp, key, value_of(record.value), texts, headers)
 
 
 def _members(key: Any) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 
+from dbt.adapters.upsert_kafka.formats import exact_json
 from dbt.adapters.upsert_kafka.formats.decode import as_json
 
 
@@ -19,7 +19,7 @@ def is_terminal() -> bool:
 def json_lines(rows: Iterable[Mapping[str, Any]]) -> None:
     """One JSON object per line."""
     for row in rows:
-        click.echo(json.dumps(row, ensure_ascii=False, default=as_json))
+        click.echo(exact_json.dumps(row, as_json))
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

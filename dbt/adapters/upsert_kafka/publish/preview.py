@@ -6,7 +6,6 @@ are written to files.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dbt.adapters.events.logging import AdapterLogger
 
 from dbt.adapters.upsert_kafka.errors import GuardError, count_of
+from dbt.adapters.upsert_kafka.formats import exact_json
 from dbt.adapters.upsert_kafka.formats.decode import as_json
 from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
 from dbt.adapters.upsert_kafka.publish.announce import Differences
@@ -116,7 +116,7 @@ VERBS = ("insert", "update", "delete", "republish", "append")
 
 def shown(value: Any) -> str:
     """A decoded key or value in one line."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=as_json)
+    return value if isinstance(value, str) else exact_json.dumps(value, as_json, compact=True)
 
 
 def _old(sample: Sample) -> str:

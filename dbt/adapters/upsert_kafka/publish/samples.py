@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
-from dbt.adapters.upsert_kafka.formats import Side, records
+from dbt.adapters.upsert_kafka.formats import Side, exact_json, records
 from dbt.adapters.upsert_kafka.formats.decode import as_json, decoder_of
 from dbt.adapters.upsert_kafka.formats.records import KEY, MASKED, VALUE, Records
 from dbt.adapters.upsert_kafka.options import ModelOptions
@@ -168,7 +168,7 @@ def _short_field(value: Any) -> Any:
     if isinstance(value, str):
         return _short(value)
     text = _json(value)
-    return json.loads(text) if len(text) <= MAX_TEXT else _short(text)
+    return exact_json.loads(text) if len(text) <= MAX_TEXT else _short(text)
 
 
 def _short(text: str) -> str:
@@ -176,4 +176,4 @@ def _short(text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=as_json)
+    return exact_json.dumps(value, as_json)
