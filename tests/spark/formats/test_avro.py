@@ -170,7 +170,7 @@ GARBAGE = [b"", b"\x02", b"\x02\x02", b"\x02\x02\x04x", b"\x02\x02\x02x\x07", b"
 def test_undecodable_payload_fails_and_is_shown_in_hex(spark: SparkSession, payload: bytes) -> None:
     side = side_of(spark.sql("SELECT 1 AS id, 'x' AS v"), required=["id"])
     with pytest.raises(
-        Exception, match=rf"Topic orders: a value is not avro with the columns of this model: {payload.hex().upper()}"
+        Exception, match=rf"Topic orders: the value is not avro with the columns of this model: {payload.hex().upper()}"
     ):
         read(spark, [payload], "avro", side).collect()
 

@@ -155,7 +155,9 @@ GARBAGE = [
 
 @pytest.mark.parametrize("payload", GARBAGE)
 def test_undecodable_payload_fails_and_is_shown(spark: SparkSession, payload: bytes) -> None:
-    with pytest.raises(Exception, match=rf"Topic orders: a value is not csv with the columns of this model: {payload.decode()}"):
+    with pytest.raises(
+        Exception, match=rf"Topic orders: the value is not csv with the columns of this model: {payload.decode()}"
+    ):
         read(spark, [payload], "csv", side_of(spark.sql(NESTED))).collect()
 
 

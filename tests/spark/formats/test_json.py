@@ -165,7 +165,7 @@ GARBAGE = [b"", b"garbage", b'{"id":1', b'{"id":"x"}', b"[]", b'{"id":1,"t":"yes
 def test_undecodable_payload_fails_and_is_shown(spark: SparkSession, payload: bytes) -> None:
     side = side_of(spark.sql("SELECT 1 AS id, TIMESTAMP_NTZ '2024-01-01' AS t"))
     shown = re.escape(payload.decode(errors="replace")[:5])
-    with pytest.raises(Exception, match=rf"Topic orders: a value is not json with the columns of this model: {shown}"):
+    with pytest.raises(Exception, match=rf"Topic orders: the value is not json with the columns of this model: {shown}"):
         read(spark, [payload], "json", side).collect()
 
 

@@ -65,12 +65,17 @@ class Side:
     """The format options of this side by their short names (`null_literal`, `timestamp_format_standard`), checked and typed.
 
     Every format has the internal option `on_decode_error`. `fail` (default): a payload that can't be decoded fails the query with
-    a message that shows the payload. `skip`: it is decoded to NULL.
+    a message that shows the payload. `locate`: so it does, and the message names partition and offset, which must be columns of
+    the relation. `skip`: it is decoded to NULL.
     """
 
     def lenient(self) -> Side:
         """The same side with `on_decode_error=skip`."""
         return replace(self, options={**self.options, "on_decode_error": "skip"})
+
+    def locating(self) -> Side:
+        """The same side with `on_decode_error=locate`."""
+        return replace(self, options={**self.options, "on_decode_error": "locate"})
 
 
 class Format(ABC):
@@ -230,9 +235,13 @@ def checked_struct(
     Otherwise `on_decode_error` decides: the expression fails with the payload in its message, or returns NULL.
     """
     struct = "named_struct(" + ", ".join(f"{quote_literal(c)}, {e}" for c, e in columns.items()) + ")"
-    if side.options.get("on_decode_error", "fail") == "skip":
+    on_error = side.options.get("on_decode_error", "fail")
+    if on_error == "skip":
         return f"CASE WHEN {readable} THEN {struct} END"
-    message = f"Topic {side.topic}: a {side.role} is not {format_name} with the columns of this model: "
+    place = quote_literal(f"Topic {side.topic}")
+    if on_error == "locate":
+        place += ", ', partition ', partition, ', offset ', offset"
+    what = quote_literal(f": the {side.role} is not {format_name} with the columns of this model: ")
     shown = f"CAST({payload} AS STRING)" if is_text else f"hex({payload})"
-    error = f"raise_error(concat({quote_literal(message)}, left({shown}, 200), {quote_literal(SKIP_HINT)}))"
+    error = f"raise_error(concat({place}, {what}, left({shown}, 200), {quote_literal(SKIP_HINT)}))"
     return f"CASE WHEN {readable} THEN {struct} ELSE {error} END"

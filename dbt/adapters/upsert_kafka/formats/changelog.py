@@ -63,8 +63,8 @@ class ChangelogFormat(Format):
 
     def _last(self, side: Side, payload: str, body: str) -> str:
         found = self.changes(side, payload, images=False)
-        if side.options.get("on_decode_error", "fail") == "fail":
-            message = f"Topic {side.topic}: a value is not {self.name} with the columns of this model: "
+        if side.options.get("on_decode_error") != "skip":
+            message = f"Topic {side.topic}: the value is not {self.name} with the columns of this model: "
             found = f"coalesce({found}, raise_error(concat({quote_literal(message)}, left(CAST({payload} AS STRING), 200))))"
         found = f"try_element_at({found}, -1)"
         return f"CASE WHEN octet_length({payload}) > 0 THEN {let('c', found, body)} END"

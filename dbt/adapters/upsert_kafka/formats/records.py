@@ -116,14 +116,14 @@ class Records:
         return encoded_again.withColumn("foreign", ~F.col(_AGAIN).eqNullSafe(F.col(KEY))).drop(_AGAIN)
 
     def decode(self, records: str, skips: bool = False) -> str:
-        """A query that decodes the records of the relation or subquery `records` (key, value).
+        """A query that decodes the records of the relation or subquery `records` (key, value, partition, offset).
 
         Args:
             skips: skip records that can't be decoded, instead of failing.
         """
         sides = self.read_sides()
         parts = [
-            f"{format.restore(side.lenient() if skips else side, payload, f'parsed_{name}')} AS {name}"
+            f"{format.restore(side.lenient() if skips else side.locating(), payload, f'parsed_{name}')} AS {name}"
             for name, (format, side, payload) in sides.items()
         ]
         readable = f" WHERE {' AND '.join(f'{name} IS NOT NULL' for name in sides)}" if skips else ""
