@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import commands, encode, growth, publishing, read, report, whole_commands
+from benchmarks import commands, encode, growth, plan, publishing, read, report, whole_commands
 from benchmarks.measured import Figure
 
 Benchmark = Callable[[argparse.Namespace, Path], list[Figure]]
 SECTIONS: dict[str, Benchmark] = {
     "whole-commands": whole_commands.measure,
+    "plan": plan.measure,
     "publishing": publishing.measure,
     "growth": growth.measure,
     "commands": commands.measure,
