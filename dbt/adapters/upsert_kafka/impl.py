@@ -31,13 +31,14 @@ from dbt.adapters.upsert_kafka.operations import documentation
 from dbt.adapters.upsert_kafka.operations.adapter import model_options
 from dbt.adapters.upsert_kafka.operations.documentation import Publisher
 from dbt.adapters.upsert_kafka.operations.environment import former_topic
-from dbt.adapters.upsert_kafka.operations.restoring_adapter import RestoringAdapter, comments_of
+from dbt.adapters.upsert_kafka.operations.restoring_adapter import comments_of
 from dbt.adapters.upsert_kafka.operations.sharing_adapter import SharingAdapter
 from dbt.adapters.upsert_kafka.operations.transactional_groups import Command, transactional_groups
 from dbt.adapters.upsert_kafka.options import model_topics, variables
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
 from dbt.adapters.upsert_kafka.options.table import KAFKA, SINKS
 from dbt.adapters.upsert_kafka.plan import current
+from dbt.adapters.upsert_kafka.plan.adapter import PlanningAdapter
 from dbt.adapters.upsert_kafka.publish import append, configuration, contracts, encode, memory, pipeline
 from dbt.adapters.upsert_kafka.publish.request import Publication, Request, topic_settings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
@@ -54,7 +55,7 @@ SPARK_COMMANDS = ("build", "clone", "generate", "run", "seed", "show", "snapshot
 """dbt commands that need Spark, whatever the project is. It starts while dbt parses the project."""
 
 
-class UpsertKafkaAdapter(RestoringAdapter, SharingAdapter, StreamsAdapter):
+class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
     """dbt-spark's adapter with topics: its views, tables, seeds and snapshots work in the same project."""
 
     ConnectionManager = UpsertKafkaConnectionManager
@@ -111,11 +112,6 @@ class UpsertKafkaAdapter(RestoringAdapter, SharingAdapter, StreamsAdapter):
         """Return the full name of a topic: the name from generate_topic_name with the profile's prefix and suffix."""
         credentials: UpsertKafkaCredentials = self.config.credentials
         return credentials.topic_name(str(name).strip())
-
-    @available.parse(lambda *args, **kwargs: False)
-    def is_dry_run(self, value: Any) -> bool:
-        """Return the variable upsert_kafka_dry_run as a boolean: text of `--vars` may be 'false'. A plan is a dry run."""
-        return variables.is_dry_run(value) or current.is_planning()
 
     @available.parse(lambda *args, **kwargs: None)
     def check_topic_is_unique(self, model: dict[str, Any], graph: dict[str, Any], generate_topic_name: Any) -> None:
@@ -197,10 +193,6 @@ class UpsertKafkaAdapter(RestoringAdapter, SharingAdapter, StreamsAdapter):
     def command(self, graph: dict[str, Any], selected_resources: list[str]) -> Command:
         """Return what `publish` needs to know of this dbt command."""
         return Command(graph["nodes"], selected_resources, dbt_internals.is_deferred_run(self.config), self._group_source)
-
-    def create_schema(self, relation: BaseRelation) -> None:
-        if not current.is_planning():
-            super().create_schema(relation)
 
     @available
     def quote_literal(self, text: str) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dbt.adapters.upsert_kafka.plan.run import changing_upstream
+from dbt.adapters.upsert_kafka.plan.run import Failure
+from dbt.adapters.upsert_kafka.plan.upstream import Unpublished, changing_upstream
 
 
 def node(materialized: str, *parents: str) -> Any:
@@ -41,3 +42,36 @@ NODES = {
 )
 def test_upstream_that_changes(model: str, expected: tuple[tuple[str, ...], bool]) -> None:
     assert changing_upstream(model, NODES, {"topic": "topic", "source": "source"}) == expected
+
+
+def named(name: str, materialized: str, *parents: str) -> Any:
+    return SimpleNamespace(**vars(node(materialized, *parents)), name=name, schema="S", alias=name)
+
+
+PLANNED = {
+    "users": named("users", "upsert_kafka"),
+    "names": named("names", "view", "users"),
+    "copy": named("copy", "upsert_kafka", "users"),
+    "by_view": named("by_view", "upsert_kafka", "names"),
+    "third": named("third", "upsert_kafka", "copy", "by_view"),
+}
+NOT_FOUND, SKIPPED = Failure("not found"), Failure("skipped", is_skipped=True)
+
+
+def test_models_that_read_what_does_not_exist_yet() -> None:
+    failures = {"copy": NOT_FOUND, "by_view": NOT_FOUND, "third": SKIPPED}
+    missing = {"copy": ("s", "users"), "by_view": ("s", "names")}
+    found = Unpublished(PLANNED, failures, missing, {"users": "users"}).reasons()
+    assert found["copy"].startswith("can't be planned yet: reads users, ")
+    assert found["by_view"].startswith("can't be planned yet: reads names, which is built from users, ")
+    assert found["third"].startswith("can't be planned yet: depends on by_view, copy, ")
+
+
+def test_other_failures_stay_failures() -> None:
+    failures = {"copy": NOT_FOUND, "by_view": Failure("syntax error"), "third": SKIPPED}
+    missing = {"copy": ("s", "users")}
+    first = Unpublished(PLANNED, failures, missing, {"users": "users"})
+    assert list(first.reasons()) == ["copy"], "by_view failed for another reason, and third depends on it"
+    assert first.failed_above("third") == ["by_view", "copy"]
+    # `apply` publishes no other model, so a relation that is missing has to be built by the user.
+    assert Unpublished(PLANNED, failures, missing, {}).reasons() == {}

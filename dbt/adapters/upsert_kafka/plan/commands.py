@@ -99,18 +99,20 @@ def apply(path: Path, state: str | None, **flags: str | None) -> None:
     with errors_in_one_line():
         planned = document.load(path)
         compute.check_applicable(planned)
-        waiting = [model for model in planned.models if model.status == CHANGES and not model.is_applied]
+        left_out = [model for model in planned.models if model in planned.waiting or (model.reads and model.status == CHANGES)]
         if planned.applied:
             project = run.load([*dbt_arguments(**flags), "--target", planned.target], planned.invocation)
             compute.apply(run.with_state(project, state), planned)
         click.echo(f"Published {count_of(len(planned.applied), 'model')}: {count_of(planned.messages, 'message')}, as planned.")
-        for model in waiting:
-            click.echo(f"Not published: {_why_waiting(model)}")
+        for model in left_out:
+            click.echo(f"Not published: {_why_left_out(model)}")
 
 
-def _why_waiting(model: ModelPlan) -> str:
+def _why_left_out(model: ModelPlan) -> str:
     if model.reads is not None:
         return f"{model.name} is a kafka_source. `dbt run --select {model.name}` pins its offsets."
+    if model.error:
+        return f"{model.name} {model.error}"
     return f"{model.name} reads {', '.join(model.upstream)}, which this plan changes. Run upsert-kafka plan again."
 
 

@@ -5,7 +5,7 @@ Leaves to `run` how dbt is driven, and to `publish` what a model would do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dbt.adapters.upsert_kafka.__version__ import version
@@ -13,7 +13,8 @@ from dbt.adapters.upsert_kafka.errors import UpsertKafkaError, count_of
 from dbt.adapters.upsert_kafka.plan import run
 from dbt.adapters.upsert_kafka.plan.current import Command
 from dbt.adapters.upsert_kafka.plan.document import CHANGES, FAILED, NOT_PLANNED, REFUSED, ModelPlan, Plan
-from dbt.adapters.upsert_kafka.plan.run import Project
+from dbt.adapters.upsert_kafka.plan.run import Failure, Project
+from dbt.adapters.upsert_kafka.plan.upstream import Unpublished, changing_upstream
 from dbt.adapters.upsert_kafka.state.record import now_text
 
 STREAM = "is a stream: what it will read is not known before it runs"
@@ -27,8 +28,8 @@ def plan(project: Project, samples: int) -> Plan:
     streams = [unique_id for unique_id in chosen if project.is_stream(unique_id)]
     planned = [unique_id for unique_id in chosen if unique_id not in streams]
     command = Command(publishes=False, samples=samples)
-    errors = run.plan(project, planned, command)
-    models = [_model(project, unique_id, command, errors) for unique_id in planned]
+    failures = run.plan(project, planned, command)
+    models = _planned(project, planned, command, failures)
     models += [_other(project, unique_id, NOT_PLANNED, STREAM) for unique_id in streams]
     return Plan(
         project=project.name,
@@ -41,19 +42,37 @@ def plan(project: Project, samples: int) -> Plan:
     )
 
 
-def _model(project: Project, unique_id: str, command: Command, errors: dict[str, str]) -> ModelPlan:
+def _planned(project: Project, unique_ids: Sequence[str], command: Command, failures: Mapping[str, Failure]) -> list[ModelPlan]:
+    models: list[ModelPlan] = []
+    for unique_id in unique_ids:
+        if unique_id in failures:
+            continue
+        if unique_id in command.readings:
+            models.append(ModelPlan.of_source(unique_id, project.node(unique_id).name, *command.readings[unique_id]))
+        elif unique_id in command.previews:
+            models.append(ModelPlan.of(unique_id, project.materialization(unique_id), command.previews[unique_id]))
+    first = {m.unique_id: m.name for m in models if m.status in (CHANGES, REFUSED) and m.unique_id in command.unpublished}
+    unpublished = Unpublished(project.manifest.nodes, failures, command.missing, first)
+    reasons = unpublished.reasons()
+    done = {model.unique_id for model in models}
+    for unique_id in unique_ids:
+        if unique_id in reasons:
+            models.append(_other(project, unique_id, NOT_PLANNED, reasons[unique_id], waits=True))
+        elif unique_id not in done:
+            models.append(_other(project, unique_id, FAILED, _error(project, unique_id, unpublished)))
+    return models
+
+
+def _error(project: Project, unique_id: str, unpublished: Unpublished) -> str:
+    failure = unpublished.failures.get(unique_id, Failure("dbt did not run the model"))
+    if failure.is_skipped and (names := unpublished.failed_above(unique_id)):
+        return f"was not planned, because it depends on {', '.join(names)}"
+    return HIDDEN if project.node(unique_id).config.get("plan_mask") else failure.message
+
+
+def _other(project: Project, unique_id: str, status: str, error: str, waits: bool = False) -> ModelPlan:
     node = project.node(unique_id)
-    if unique_id in errors:
-        return _other(project, unique_id, FAILED, HIDDEN if node.config.get("plan_mask") else errors[unique_id])
-    if unique_id in command.readings:
-        return ModelPlan.of_source(unique_id, node.name, *command.readings[unique_id])
-    if unique_id in command.previews:
-        return ModelPlan.of(unique_id, project.materialization(unique_id), command.previews[unique_id])
-    return _other(project, unique_id, FAILED, "dbt did not run the model")
-
-
-def _other(project: Project, unique_id: str, status: str, error: str) -> ModelPlan:
-    return ModelPlan(unique_id, project.node(unique_id).name, project.materialization(unique_id), status, error)
+    return ModelPlan(unique_id, node.name, project.materialization(unique_id), status, error, waits=waits)
 
 
 def _order(model: ModelPlan) -> tuple[bool, str]:
@@ -63,8 +82,8 @@ def _order(model: ModelPlan) -> tuple[bool, str]:
 
 def _marked(project: Project, model: ModelPlan, models: Sequence[ModelPlan]) -> ModelPlan:
     changing = {other.unique_id: other.name for other in models if other.status in (CHANGES, REFUSED) and other is not model}
-    upstream, waits = run.changing_upstream(model.unique_id, project.manifest.nodes, changing)
-    return replace(model, upstream=upstream, waits=waits)
+    upstream, waits = changing_upstream(model.unique_id, project.manifest.nodes, changing)
+    return replace(model, upstream=upstream, waits=waits or model.waits)
 
 
 def check_applicable(plan: Plan) -> None:
@@ -104,13 +123,14 @@ def apply(project: Project, plan: Plan) -> None:
     if len(planned) > 1 or any(_registers(model) for model in plan.applied):
         checked = Command(publishes=False, planned=planned)
         # The check removes hooks from its manifest, so it has one of its own.
-        errors = run.plan(run.load(project.flags, replace(project.invocation, vars=None)), list(planned), checked)
+        failures = run.plan(run.load(project.flags, replace(project.invocation, vars=None)), list(planned), checked)
         refused = [f"model {found.model}: {reason}" for found in checked.previews.values() for reason in found.refusals]
-        if errors or refused:
-            raise UpsertKafkaError("\n".join([*errors.values(), *refused, "Nothing was written for any model of the plan."]))
-    errors = run.publish(project, list(planned), Command(publishes=True, planned=planned))
-    if errors:
-        names = ", ".join(sorted(project.node(unique_id).name for unique_id in errors if project.node(unique_id)))
+        if failures or refused:
+            reasons = [*(failure.message for failure in failures.values()), *refused]
+            raise UpsertKafkaError("\n".join([*reasons, "Nothing was written for any model of the plan."]))
+    failures = run.publish(project, list(planned), Command(publishes=True, planned=planned))
+    if failures:
+        names = ", ".join(sorted(project.node(unique_id).name for unique_id in failures if project.node(unique_id)))
         raise UpsertKafkaError(f"Not published: {names}. dbt's output above has the reason. Run upsert-kafka plan again.")
 
 

@@ -28,6 +28,10 @@ class Command:
     previews: dict[str, Preview] = field(default_factory=dict)
     readings: dict[str, tuple[Reading, bool]] = field(default_factory=dict)
     """What sources would read, and whether their relations have something else now."""
+    unpublished: set[str] = field(default_factory=set)
+    """Unique ids of models whose relations do not exist."""
+    missing: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Schema and name, in lower case, of the relation that a model did not find, by unique id."""
 
     def request(self, unique_id: str, request: Request) -> Request:
         """The request of a model, as this command needs it.
@@ -36,6 +40,8 @@ class Command:
             GuardError: an apply would publish a model that is not in its plan.
         """
         planned = self.planned.get(unique_id)
+        if request.existing is None:
+            self.unpublished.add(unique_id)
         if self.publishes:
             if planned is None or request.mode != "publish":
                 raise GuardError(f"model {request.model}: is not part of the plan. Nothing was written.")
@@ -74,6 +80,12 @@ def is_planning() -> bool:
 def adjusted(unique_id: str, request: Request) -> Request:
     """The request of a model, as the command of this process needs it."""
     return request if _current is None else _current.request(unique_id, request)
+
+
+def miss(unique_id: str, schema: str, identifier: str) -> None:
+    """Keep which relation a model did not find."""
+    if _current is not None:
+        _current.missing[unique_id] = schema.lower(), identifier.lower()
 
 
 def read(unique_id: str, reading: Reading, is_new: bool) -> Reading:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.formats import exact_json
 from dbt.adapters.upsert_kafka.formats.decode import as_json
 from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
 from dbt.adapters.upsert_kafka.publish.announce import Differences
@@ -55,7 +56,9 @@ class ModelPlan:
     upstream: tuple[str, ...] = ()
     """Models of this plan with changes that this model depends on: its plan is of what they are today."""
     waits: bool = False
-    """Whether publishing the upstream models changes what this model selects. `apply` leaves it out."""
+    """Whether publishing the upstream models changes what this model selects. `apply` leaves it out.
+
+    A model that can't be planned before others are published is not planned, and waits."""
     samples: tuple[Sample, ...] = ()
     fingerprint: Fingerprint = field(default_factory=Fingerprint)
 
@@ -157,6 +160,11 @@ class Plan:
         return [model for model in self.models if model.is_applied]
 
     @property
+    def waiting(self) -> list[ModelPlan]:
+        """The models that have to be planned again after `apply`."""
+        return [model for model in self.models if model.waits and model.status in (CHANGES, NOT_PLANNED)]
+
+    @property
     def messages(self) -> int:
         """How many messages `apply` sends."""
         return sum(model.messages for model in self.applied)
@@ -167,8 +175,9 @@ class Plan:
 
     def to_json(self) -> str:
         summary = {status.replace(" ", "_"): len(self.of_status(status)) for status in STATUSES}
-        values = {"version": self.version, "summary": {**summary, "messages": self.messages}, **asdict(self)}
-        return json.dumps(values, indent=1, ensure_ascii=False, default=as_json) + "\n"
+        totals = {**summary, "messages": self.messages}
+        values = {"version": self.version, "complete": not self.waiting, "summary": totals, **asdict(self)}
+        return exact_json.dumps(values, as_json, indent=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Plan:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, MATERIALIZATIONS, STREAMS
+from dbt.adapters.upsert_kafka.options.table import MATERIALIZATIONS, STREAMS
 from dbt.adapters.upsert_kafka.plan import current
 from dbt.adapters.upsert_kafka.plan.current import Command
 from dbt.adapters.upsert_kafka.plan.document import Invocation
@@ -22,6 +22,15 @@ from dbt.adapters.upsert_kafka.plan.document import Invocation
 SILENT = ("--log-level", "none", "--log-level-file", "none")
 TAG = "upsert-kafka-planned"
 """Selects the models of a command: dbt has no selector for unique ids."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why dbt did not complete a model."""
+
+    message: str
+    is_skipped: bool = False
+    """Because a model that it depends on failed."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +104,11 @@ def selected(project: Project) -> list[str]:
     return [unique_id for unique_id in found if project.materialization(unique_id) in MATERIALIZATIONS]
 
 
-def plan(project: Project, unique_ids: Sequence[str], command: Command) -> dict[str, str]:
+def plan(project: Project, unique_ids: Sequence[str], command: Command) -> dict[str, Failure]:
     """Run the models without hooks. `command` has what they found out.
 
     Returns:
-        The error messages of models that failed or were skipped, by unique id.
+        The models that failed or were skipped, by unique id.
     """
     for unique_id, node in list(project.manifest.nodes.items()):
         if node.resource_type == "operation":
@@ -110,12 +119,12 @@ def plan(project: Project, unique_ids: Sequence[str], command: Command) -> dict[
         return _run(project, unique_ids, command, [*SILENT, "run", "--target-path", target])
 
 
-def publish(project: Project, unique_ids: Sequence[str], command: Command) -> dict[str, str]:
+def publish(project: Project, unique_ids: Sequence[str], command: Command) -> dict[str, Failure]:
     """Run the models as `dbt run` does; returns as `plan`. A failure cancels no other model, which may be half-written."""
     return _run(project, unique_ids, command, ["run"])
 
 
-def _run(project: Project, unique_ids: Sequence[str], command: Command, arguments: list[str]) -> dict[str, str]:
+def _run(project: Project, unique_ids: Sequence[str], command: Command, arguments: list[str]) -> dict[str, Failure]:
     from dbt.cli.main import dbtRunner
 
     if not unique_ids:
@@ -129,9 +138,13 @@ def _run(project: Project, unique_ids: Sequence[str], command: Command, argument
     results = getattr(done.result, "results", None)
     if results is None:
         raise UpsertKafkaError(str(done.exception or "dbt failed").strip())
-    failed = {r.node.unique_id: str(r.message or r.status).strip() for r in results if str(r.status) not in ("success", "pass")}
+    failed = {
+        r.node.unique_id: Failure(str(r.message or r.status).strip(), str(r.status) == "skipped")
+        for r in results
+        if str(r.status) not in ("success", "pass")
+    }
     ran = {r.node.unique_id for r in results}
-    return failed | {unique_id: "was not run" for unique_id in unique_ids if unique_id not in ran}
+    return failed | {unique_id: Failure("was not run") for unique_id in unique_ids if unique_id not in ran}
 
 
 def _state_flags(chosen: Invocation) -> list[str]:
@@ -144,37 +157,3 @@ def _state_flags(chosen: Invocation) -> list[str]:
 def with_state(project: Project, state: str | None) -> Project:
     """The project with another folder of `--state`."""
     return replace(project, invocation=replace(project.invocation, state=state)) if state else project
-
-
-def changing_upstream(unique_id: str, nodes: Mapping[str, Any], changing: Mapping[str, str]) -> tuple[tuple[str, ...], bool]:
-    """The models with changes that a model depends on, and whether publishing one of them changes what the model selects.
-
-    A table in between is not built by `apply`, so it stays as it is. Views and ephemeral models are read through. A source is not
-    run by `apply`.
-
-    Args:
-        changing: names of the models with changes, by unique id.
-    """
-    found: dict[str, str] = {}
-    is_live = False
-    seen: set[tuple[str, bool]] = set()
-    waiting = [(parent, True) for parent in _parents(nodes.get(unique_id))]
-    while waiting:
-        parent, live = waiting.pop()
-        node = nodes.get(parent)
-        if node is None or (parent, live) in seen:
-            continue
-        seen.add((parent, live))
-        materialized = str(getattr(node.config, "materialized", ""))
-        if parent in changing:
-            found[parent] = changing[parent]
-            is_live = is_live or (live and materialized != KAFKA_SOURCE)
-        passes = (
-            live and materialized in ("view", "ephemeral", *MATERIALIZATIONS) and materialized not in ("upsert_kafka", "kafka")
-        )
-        waiting += [(grandparent, passes) for grandparent in _parents(node)]
-    return tuple(sorted(found.values())), is_live
-
-
-def _parents(node: Any) -> Sequence[str]:
-    return list(getattr(getattr(node, "depends_on", None), "nodes", ()) or ())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dbt.adapters.upsert_kafka.errors import count_of
 from dbt.adapters.upsert_kafka.formats.decode import as_json
 from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
-from dbt.adapters.upsert_kafka.plan.document import KINDS, ModelPlan, Plan
+from dbt.adapters.upsert_kafka.plan.document import CHANGES, KINDS, NOT_PLANNED, ModelPlan, Plan
 from dbt.adapters.upsert_kafka.publish.preview import Sample, shown
 
 OTHER_COUNTS = {
@@ -43,9 +43,15 @@ def headline(plan: Plan) -> str:
     """What the whole plan does, in a sentence."""
     refused = [model.name for model in plan.models if model.refusals or model.status == "failed"]
     sent = f"{count_of(plan.messages, 'message')} to {count_of(len(plan.applied), 'topic')}"
+    open_models = [model.name for model in plan.models if model.status == NOT_PLANNED]
+    later = f" Not planned: {', '.join(open_models)}." if open_models else ""
     if refused:
-        return f"Refused: {', '.join(refused)}. Without them, a run would send {sent}."
-    return f"A run would send {sent}." if plan.applied else "Nothing to do: every topic equals its model."
+        return f"Refused: {', '.join(refused)}. Without them, a run would send {sent}.{later}"
+    if plan.applied:
+        return f"A run would send {sent}.{later}"
+    if plan.of_status(CHANGES):
+        return f"Nothing to send.{later}"
+    return later.strip() or "Nothing to do: every topic equals its model."
 
 
 def counts(model: ModelPlan) -> list[tuple[str, int]]:
@@ -75,7 +81,7 @@ def marks(model: ModelPlan) -> Iterator[str]:
     """What a reader must know about the plan of this model."""
     if model.error:
         yield model.error
-    if model.upstream:
+    if model.upstream and model.status != NOT_PLANNED:
         later = " `apply` leaves this model out; plan again after it." if model.waits else ""
         yield f"This is planned with today's {', '.join(model.upstream)}, which this plan changes too.{later}"
     if model.reads is not None:
