@@ -61,6 +61,10 @@ def test_host_that_does_not_exist() -> None:
     assert "'no-such-host.invalid:9092': host not found. Check the host name" in failure("no-such-host.invalid:9092")
 
 
+def test_address_without_a_port() -> None:
+    assert failure("localhost") == "No Kafka broker answered at 'localhost': not an address. Write it as host:port"
+
+
 def test_refused_connection_and_every_address_is_named() -> None:
     message = failure("127.0.0.1:9,127.0.0.1:8")
     assert "'127.0.0.1:9': connection refused. Check the port" in message and "'127.0.0.1:8': connection refused" in message

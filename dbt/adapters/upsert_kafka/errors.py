@@ -5,6 +5,8 @@ Java stack traces and Py4J errors never become part of a message; they go to the
 
 from __future__ import annotations
 
+import re
+
 from dbt_common.exceptions import DbtRuntimeError
 
 
@@ -105,3 +107,19 @@ def count_of(number: int, noun: str, verb: str = "", plural_verb: str | None = N
     if number == 1:
         return f"1 {noun} {verb}".rstrip()
     return f"{number} {noun}s {verb if plural_verb is None else plural_verb}".rstrip()
+
+
+def in_one_line(error: BaseException | None, otherwise: str) -> str:
+    """The message of an error of dbt in one line, without headings such as "Runtime Error"; `otherwise` if it has none.
+
+    >>> in_one_line(ValueError("Runtime Error\\n  No target x. The names are:\\n   - dev\\n   - prod"), "")
+    'No target x. The names are: dev, prod'
+    """
+    text = ""
+    for line in str(error or otherwise).splitlines():
+        shown = re.sub(r"(^|(?<=: ))[A-Z][a-z]+ Error$", "", line.strip()).strip()
+        item = shown.removeprefix("- ")
+        if item:
+            comma = "," if item != shown and text and not text.endswith(":") else ""
+            text = f"{text}{comma} {item}".strip()
+    return text or otherwise

@@ -14,7 +14,7 @@ from typing import Any
 import fastavro
 from pyspark.sql.types import StructField, StructType
 
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError, in_one_line
 from dbt.adapters.upsert_kafka.formats import records
 from dbt.adapters.upsert_kafka.formats.avro import avro_schema
 from dbt.adapters.upsert_kafka.formats.avro_confluent import subject_of
@@ -105,9 +105,10 @@ def load(arguments: Sequence[str]) -> Project:
     from dbt.cli.main import dbtRunner
     from dbt_common.exceptions import DbtRuntimeError
 
-    parsed = dbtRunner().invoke(["--quiet", "--log-level-file", "none", "parse", "--no-write-json", *arguments])
+    silent = ("--log-level", "none", "--log-level-file", "none")
+    parsed = dbtRunner().invoke([*silent, "parse", "--no-write-json", *arguments])
     if not parsed.success:
-        raise UpsertKafkaError(str(parsed.exception or "dbt could not parse the project"))
+        raise UpsertKafkaError(in_one_line(parsed.exception, "dbt could not parse the project"))
     try:
         adapter: Any = get_adapter_by_type("upsert_kafka")
     except KeyError:

@@ -87,6 +87,8 @@ def _failure(servers: Sequence[str], protocol: str) -> str:
 def _reason(server: str, protocol: str) -> str | None:
     """Why a server can't be used, and what to check; None if it can."""
     host, _, port = server.rpartition(":")
+    if not port.isdecimal():
+        return "not an address. Write it as host:port"
     try:
         addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except socket.gaierror:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dbt.adapters.upsert_kafka import dbt_internals
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError, in_one_line
 from dbt.adapters.upsert_kafka.options.table import MATERIALIZATIONS, STREAMS
 from dbt.adapters.upsert_kafka.plan import current
 from dbt.adapters.upsert_kafka.plan.current import Command
@@ -69,7 +69,7 @@ def load(flags: Sequence[str], invocation: Invocation) -> Project:
     with tempfile.TemporaryDirectory() as target:
         parsed = dbtRunner().invoke([*SILENT, *_parsed_before(flags), "parse", "--target-path", target, *with_vars])
     if not parsed.success:
-        raise UpsertKafkaError(str(parsed.exception or "dbt could not parse the project").strip())
+        raise UpsertKafkaError(in_one_line(parsed.exception, "dbt could not parse the project"))
     try:
         config = get_adapter_by_type("upsert_kafka").config
     except KeyError:
@@ -99,7 +99,7 @@ def selected(project: Project) -> list[str]:
     with tempfile.TemporaryDirectory() as target:
         listed = dbtRunner(manifest=project.manifest).invoke([*arguments, "--target-path", target])
     if not listed.success:
-        raise UpsertKafkaError(str(listed.exception or "dbt could not select the models").strip())
+        raise UpsertKafkaError(in_one_line(listed.exception, "dbt could not select the models"))
     found: list[str] = [json.loads(line)["unique_id"] for line in listed.result or []]  # type: ignore[union-attr]
     return [unique_id for unique_id in found if project.materialization(unique_id) in MATERIALIZATIONS]
 
@@ -137,7 +137,7 @@ def _run(project: Project, unique_ids: Sequence[str], command: Command, argument
         done = dbtRunner(manifest=project.manifest).invoke([*arguments, *flags])
     results = getattr(done.result, "results", None)
     if results is None:
-        raise UpsertKafkaError(str(done.exception or "dbt failed").strip())
+        raise UpsertKafkaError(in_one_line(done.exception, "dbt failed"))
     failed = {
         r.node.unique_id: Failure(str(r.message or r.status).strip(), str(r.status) == "skipped")
         for r in results
