@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.formats.exact_json import Number
 from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
 from dbt.adapters.upsert_kafka.plan import compute, document, files, html, markdown
 from dbt.adapters.upsert_kafka.plan.document import Invocation, ModelPlan, Plan
@@ -64,6 +65,26 @@ def test_refused_plan_is_not_applied() -> None:
     with pytest.raises(UpsertKafkaError, match=r"1 model would not be published: orders \(3 keys would be deleted\)"):
         compute.check_applicable(replace(PLAN, models=(USERS, refused())))
     compute.check_applicable(PLAN)
+
+
+def test_model_that_is_not_planned_yet_is_shown_and_not_applied() -> None:
+    later = ModelPlan(
+        "m", "on_top", "upsert_kafka", document.NOT_PLANNED, "can't be planned yet", upstream=("users",), waits=True
+    )
+    plan = replace(PLAN, models=(USERS, later))
+    compute.check_applicable(plan)
+    assert (plan.applied, plan.waiting, plan.is_refused) == ([USERS], [later], False)
+    assert json.loads(plan.to_json())["complete"] is False
+    page = markdown.render(plan)
+    assert "A run would send 3 messages to 1 topic. Not planned: on&#95;top." in page
+    assert "- can't be planned yet" in page and "today's users" not in page
+    assert json.loads(PLAN.to_json())["complete"] is True
+
+
+def test_numbers_keep_their_text() -> None:
+    sample = Sample("update", {"id": 1}, {"price": Number("10")}, {"price": Number("1E+1")}, ("price",))
+    plan = replace(PLAN, models=(replace(USERS, samples=(sample,)),))
+    assert '"price": 1E+1' in plan.to_json() and "1E+1" in markdown.render(plan) and "1E+1" in html.render(plan)
 
 
 class _Tags(HTMLParser):
