@@ -65,6 +65,21 @@ def test_topic_is_limited_and_says_where_to_go_on(broker: str, topic: str) -> No
     assert by_key.output.splitlines()[-1].startswith("1 record; ")
 
 
+def test_follow_shows_new_records_until_ctrl_c(broker: str, topic: str) -> None:
+    command = [sys.executable, "-m", "dbt.adapters.upsert_kafka.cli", "topic", topic, "--bootstrap-servers", broker, "--follow"]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE_ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        before = [process.stdout.readline() for _ in range(3)]
+        producer = KafkaProducer(bootstrap_servers=broker)
+        producer.send(topic, key=b"b", value=b"new", partition=1).get(30)
+        producer.close()
+        assert process.stdout.readline().split()[4:] == ["b", "new"], before
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().strip() == ""
+    assert process.returncode == 0
+
+
 def test_partition_that_does_not_exist_is_an_error(broker: str, topic: str) -> None:
     result = run("topic", topic, "--bootstrap-servers", broker, "--partition", "7")
     assert result.exit_code == 1
