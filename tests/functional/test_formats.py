@@ -110,8 +110,8 @@ def test_undecodable_record_fails_the_view_or_is_skipped(table: Table, format_na
     table.options["format"] = format_name
     table.publish([(1, "a")])
     table.write_by_hand((b"\xff", b'\xff\xffno such row"', 0))
-    where = rf"Topic {table.topic}, partition 0, offset 1: the value is not {format_name} with the columns of this model: "
-    with pytest.raises(Exception, match=where + ".*Set ignore_parse_errors=true"):
+    where = f"Topic {table.topic}, partition 0, offset {table.end()[0] - 1}: the value is not {format_name} "
+    with pytest.raises(Exception, match=where + "with the columns of this model: .*Set ignore_parse_errors=true"):
         table.view()
     raw = table.spark.table(f"`{table.schema}__kafka`.users__topic")
     assert raw.count() == 2

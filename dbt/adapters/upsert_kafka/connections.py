@@ -209,11 +209,13 @@ def _label(connection: str) -> str:
     """What progress shows for a connection, which dbt names after a node or after what it needs for itself.
 
     >>> _label("model.shop.orders.v2"), _label("test.shop.unique_orders_id.5a1f"), _label("list_None_shop")
-    ('orders.v2', 'unique_orders_id', 'catalog')
+    ('orders.v2', 'unique_orders_id', 'Reading the catalog')
     """
     kind, *parts = connection.split(".")
     if len(parts) < 2:
-        return "catalog" if kind.startswith(("list_", "create_", "drop_")) else f"dbt {kind}"
+        if kind.startswith("list_"):
+            return "Reading the catalog"
+        return "Changing the catalog" if kind.startswith(("create_", "drop_")) else f"dbt {kind}"
     return ".".join(parts[1:2] if kind == "test" else parts[1:])
 
 
@@ -251,7 +253,9 @@ class UpsertKafkaConnectionManager(ConnectionManagerHooks):
         connection = self.get_if_exists()
         if connection is None or connection.handle is None:
             return nullcontext()
-        return progress.activity(_label(connection.name or ""), connection.handle.row_counter)
+        name = connection.name or ""
+        # dbt's own work has no rows to count.
+        return progress.activity(_label(name), connection.handle.row_counter if "." in name else None)
 
     def _explained(self, error: Exception) -> str | None:
         """The message about a relation of this project that does not exist; None for other errors."""

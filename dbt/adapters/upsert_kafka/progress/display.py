@@ -6,10 +6,13 @@ replaces it instead of being mixed with it. An error in here ends the display, n
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dbt.adapters.events.logging import AdapterLogger
@@ -34,6 +37,7 @@ class Display:
     def __init__(self) -> None:
         self.is_on = False
         self.reset()
+        atexit.register(self.end)
 
     def reset(self) -> None:
         """Forget the activities and the thread, for a new process."""
@@ -46,6 +50,15 @@ class Display:
         self.is_on = True
         with self._changed:
             self._terminal = Terminal(colors) if lines and Terminal.is_possible() else None
+
+    def end(self) -> None:
+        """Remove the lines: the process ends, maybe before a thread that still starts Spark."""
+        with self._changed:
+            self.is_on = False
+            self._activities.clear()
+            if self._terminal is not None:
+                with suppress(OSError, ValueError):  # the terminal is gone
+                    self._terminal.draw([])
 
     def show(self, activity: Activity, hides: Activity | None) -> None:
         with self._changed:
@@ -71,7 +84,7 @@ class Display:
                 with self._changed:
                     while not self._activities:
                         self._changed.wait()
-                    terminal, lines = self._terminal, list(self._activities.values())
+                    terminal, lines = self._terminal, _distinct(self._activities.values())
                 if terminal is None:
                     self._log(lines)
                     time.sleep(COUNT_SECONDS)
@@ -95,6 +108,14 @@ class Display:
             if line.is_due(LOG_SECONDS):
                 line.count(0)
                 line.activity.context.copy().run(logger.info, log_line(line))
+
+
+def _distinct(lines: Iterable[Line]) -> list[Line]:
+    """The lines without repetitions: several threads wait for the same start of Spark."""
+    found: dict[object, Line] = {}
+    for line in lines:
+        found.setdefault(line.activity if line.activity.counter else line.activity.label, line)
+    return list(found.values())
 
 
 class Terminal:

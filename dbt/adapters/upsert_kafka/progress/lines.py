@@ -18,7 +18,7 @@ class Line:
         self.activity = activity
         self.rows: int | None = None
         self._step_began = activity.step_began
-        self._counted = self._logged = time.monotonic()
+        self._counted = self._logged = self._grew = time.monotonic()
 
     def age(self) -> float:
         return time.monotonic() - self.activity.began
@@ -39,7 +39,9 @@ class Line:
         elif now - self._counted < seconds:
             return
         self._counted = now
-        self.rows = activity.rows()
+        rows = activity.rows()
+        if rows != self.rows:
+            self.rows, self._grew = rows, now
 
     @property
     def columns(self) -> list[str]:
@@ -49,21 +51,23 @@ class Line:
         >>> began = time.monotonic() - 10
         >>> line = Line(Activity("orders", None, "write", 3_000_000, began, began))
         >>> line.rows = 1_000_000
-        >>> line._counted = began + 10
+        >>> line._grew = began + 10
         >>> [*line.columns]
         ['write', '1,000,000 of 3,000,000 rows', '100,000 rows/s', '10 s']
         """
         activity = self.activity
         rows = self.rows if self._step_began == activity.step_began else None
-        step_seconds = max(self._counted - activity.step_began, 0.001)
+        # Until the last row came: afterwards Spark sorts, or writes what it has read.
+        step_seconds = max(self._grew - activity.step_began, 0.001)
         found: list[str] = [activity.step or ""]
         if rows is not None and (rows or activity.known is not None):
             known = activity.known
             of_known = f" of {known:,}" if known is not None and known >= rows else ""
-            found.append(f"{rows:,}{of_known} rows{'' if activity.step != 'compute' else ' read'}")
+            noun = "row" if (known if of_known else rows) == 1 else "rows"
+            found.append(f"{rows:,}{of_known} {noun}{'' if activity.step != 'compute' else ' read'}")
             found += [f"{round(rows / step_seconds):,} rows/s"] if rows else []
         elif activity.known is not None:
-            found.append(f"{activity.known:,} rows")
+            found.append(f"{activity.known:,} row{'' if activity.known == 1 else 's'}")
         return [*filter(None, found), f"{int(self.age())} s"]
 
 

@@ -52,7 +52,7 @@ def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
                 # dbt ran in this process before, for another project or target, and ended before it needed Spark.
                 early.discard()
                 early = None
-            with progress.activity(f"Starting Spark ({credentials.server or credentials.master or 'local'})"):
+            with progress.activity(_label(credentials)):
                 _session = early.session() if early is not None else _open(credentials)
             atexit.register(stop)
         return _session
@@ -88,9 +88,14 @@ class _EarlyStart:
 
     def _run(self, credentials: UpsertKafkaCredentials) -> None:
         try:
-            self._result.set_result(_open(credentials))
+            with progress.activity(_label(credentials)):
+                self._result.set_result(_open(credentials))
         except BaseException as error:  # for the thread that needs the session
             self._result.set_exception(error)
+
+
+def _label(credentials: UpsertKafkaCredentials) -> str:
+    return f"Starting Spark ({credentials.server or credentials.master or 'local'})"
 
 
 def _identity(credentials: UpsertKafkaCredentials) -> tuple[UpsertKafkaCredentials, Path]:
