@@ -19,8 +19,10 @@ def test_replication_factor_that_is_too_high_names_the_number_of_brokers(table: 
 
 
 def test_topic_setting_that_does_not_exist_is_named(table: Table) -> None:
-    with pytest.raises(UpsertKafkaError, match=r"retention\.mss"):
-        table.publish([(1, "ann")], topic_config={"retention.mss": "5"})
+    message = r"the cluster does not accept retention\.mss=5, segment\.ms=x\. Correct topic_config"
+    with pytest.raises(UpsertKafkaError, match=message):
+        table.publish([(1, "ann")], topic_config={"retention.ms": "5", "retention.mss": "5", "segment.ms": "x"})
+    assert table.topic not in list_topics(table.broker)
 
 
 def test_row_without_a_key_is_shown(table: Table) -> None:

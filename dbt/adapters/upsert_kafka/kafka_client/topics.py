@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import (
     ClusterAuthorizationFailedError,
+    InvalidConfigurationError,
     InvalidReplicationFactorError,
     KafkaError,
     TopicAlreadyExistsError,
@@ -197,7 +199,7 @@ def create_unless_exists(admin: KafkaAdminClient, name: str, settings: TopicSett
         The topic, and whether this call created it.
     """
     is_created = True
-    spec = {
+    spec: dict[str, Any] = {
         "num_partitions": settings.partitions if settings.partitions is not None else -1,
         "replication_factor": settings.replication_factor if settings.replication_factor is not None else -1,
         "configs": {**({"cleanup.policy": "compact"} if settings.compacted else {}), **settings.config},
@@ -216,6 +218,11 @@ def create_unless_exists(admin: KafkaAdminClient, name: str, settings: TopicSett
             f"and the cluster has {count_of(number, 'broker')}. Set replication_factor to at most {number}."
         ) from error
     except KafkaError as error:
+        if isinstance(error, InvalidConfigurationError) and (refused := _refused_settings(admin, name, spec["configs"])):
+            raise UpsertKafkaError(
+                f"topic '{name}' could not be created: the cluster does not accept {', '.join(refused)}. Correct "
+                "topic_config, or topic_defaults of the profile."
+            ) from error
         raise UpsertKafkaError(
             f"topic '{name}' could not be created with partitions={settings.partitions or 'broker default'}, "
             f"replication_factor={settings.replication_factor or 'broker default'}, topic_config={dict(settings.config)}: "
@@ -225,6 +232,18 @@ def create_unless_exists(admin: KafkaAdminClient, name: str, settings: TopicSett
     if topic is None:
         raise UpsertKafkaError(f"topic '{name}' was created and is gone again. Check whether another process deletes topics.")
     return topic, is_created
+
+
+def _refused_settings(admin: KafkaAdminClient, name: str, configs: Mapping[str, str]) -> list[str]:
+    """The settings that the cluster refuses one by one: its answer to all of them does not tell which one is wrong."""
+    found = []
+    for setting, value in configs.items():
+        spec = {"num_partitions": -1, "replication_factor": -1, "configs": {setting: value}}
+        try:
+            admin.create_topics({name: spec}, validate_only=True)
+        except InvalidConfigurationError:
+            found.append(f"{setting}={value}")
+    return found
 
 
 def delete(admin: KafkaAdminClient, name: str) -> bool:

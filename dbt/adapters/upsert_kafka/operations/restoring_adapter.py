@@ -84,6 +84,9 @@ class RestoringAdapter(OperationsAdapter):
     def _check_listing(self, model: str, kafka: KafkaSettings) -> None:
         """Refuse to publish if it is not known which relations exist: on_schema_change would take this for a first run."""
         if error := self._listing_errors.get(kafka.bootstrap_servers):
+            # Raises why Kafka can't be used, if that is still so, without the advice to run again.
+            with kafka.admin():
+                logger.debug(f"{model}: Kafka answers now")
             raise UpsertKafkaError(
                 f"model {model}: the state topic could not be read when the command started, so it is not known what was "
                 f"published before. Nothing was written. Run again. The error was: {error}"
