@@ -42,6 +42,9 @@ BAD: dict[str, dict[str, Any]] = {
     "'kafka: key.serializer' can't be set: key_format decides": {"kafka": {"key.serializer": "x"}},
     "'database' is 'other': leave it out": {"database": "other"},
     "unknown field 'topic_prefixx', did you mean 'topic_prefix'?": {"topic_prefixx": "dev."},
+    "'kafka: securty.protocol' is not a property of Kafka's clients, did you mean 'security.protocol'?": {
+        "kafka": {"securty.protocol": "SSL"}
+    },
     "unknown field 'enviroment', did you mean 'environment'?": {"enviroment": "ci"},
     "'environment' is 123: must be text; put it in quotes": {"environment": 123},
     "'environment' is empty: leave it out to use the name of the target": {"environment": ""},

@@ -213,6 +213,8 @@ def _problems(data: dict[str, Any]) -> list[str]:
         # The value is not shown: it may be a secret with a misspelt name.
         if refused := kafka_properties.REFUSED.get(str(name)):
             problems.append(f"'kafka: {name}' can't be set: {refused}")
+        elif meant := kafka_properties.misspelt(str(name)):
+            problems.append(f"'kafka: {name}' is not a property of Kafka's clients, did you mean '{meant}'?")
         elif wrong := kafka_properties.problem(str(name), _text(value)):
             problems.append(f"'kafka: {name}' {wrong}")
     defaults = data.get("topic_defaults")

@@ -262,9 +262,18 @@ def newer_than_client(name: str) -> str | None:
     return f"can't be set: the Kafka client {_java_client.version} of this Spark does not have this property; {instead}"
 
 
-def nearest(name: str) -> str | None:
+def nearest(name: str, cutoff: float = 0.7) -> str | None:
     """The known property with the most similar name."""
-    return next(iter(get_close_matches(name, PROPERTIES, n=1, cutoff=0.7)), None)
+    return next(iter(get_close_matches(name, PROPERTIES, n=1, cutoff=cutoff)), None)
+
+
+def misspelt(name: str) -> str | None:
+    """The property that is meant by a name that no client defines; None for other names, which may be those of plugins.
+
+    >>> misspelt("securty.protocol"), misspelt("security.protocol"), misspelt("my.plugin.url")
+    ('security.protocol', None, None)
+    """
+    return None if is_known(name) else nearest(name, cutoff=0.9)
 
 
 def from_underscores(name: str) -> str:
