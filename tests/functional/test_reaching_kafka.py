@@ -104,6 +104,7 @@ def test_listener_that_expects_a_login() -> None:
         user = {"sasl.jaas.config": f'{PLAIN_LOGIN} username="ann" password="secret";'}
         with KafkaSettings(address, {**login, **user}).admin() as admin:
             assert admin.describe_cluster()["brokers"]
+        assert "the listener expects no login. Set security.protocol" in failure(cluster.bootstrap_servers, **login, **user)
 
 
 def test_wrong_plain_password(secured: SecuredCluster) -> None:

@@ -135,17 +135,22 @@ def _protocol_problem(connection: socket.socket, protocol: str) -> str | None:
         return f"connected, but no answer within {TIMEOUT_SECONDS:.0f} s: not a Kafka broker, or {expects_tls}"
     except ConnectionError:
         return f"the connection was closed before an answer: {expects_tls}"
-    return None if protocol != "PLAINTEXT" else _sasl_problem(connection)
+    return _sasl_problem(connection, protocol)
 
 
-def _sasl_problem(connection: socket.socket) -> str | None:
-    """Whether the broker closes the connection of a client that does not log in."""
+def _sasl_problem(connection: socket.socket, protocol: str) -> str | None:
+    """Whether client and listener disagree about a login. A broker closes the connection of a client that must log in."""
     try:
         connection.sendall(_request(METADATA, METADATA_VERSION, struct.pack(">i?", 0, False)))
         answered = len(_received(connection, 4)) == 4
     except (TimeoutError, ConnectionError):
         answered = False
-    if answered:
+    if protocol != "PLAINTEXT" and answered:
+        return (
+            f"the listener expects no login. Set security.protocol, which is {protocol}, to PLAINTEXT in the kafka: block of "
+            "your profile, or use the port of a listener with SASL"
+        )
+    if answered or protocol != "PLAINTEXT":
         return None
     return (
         "the listener expects a login (SASL). Set security.protocol, sasl.mechanism and sasl.jaas.config in the kafka: block of "
