@@ -20,7 +20,7 @@ from tests.simulator.runs import FIRST, NAME, PARTITIONS, STATE, TOPIC, Run, Wor
 
 RUN = "run 0"
 WANTED = {0: "a", 1: "b", 2: "c"}
-SEEDS = range(1500)
+SCHEDULES = 1500
 
 
 class Scene:
@@ -223,23 +223,24 @@ def state_after_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("defect", "message"),
+    ("defect", "message", "first"),
     [
-        (no_check, "the topic is"),
-        (same_epoch_again, ""),
-        (commit_instead_of_abort, "to which no state record belongs"),
-        (lost_batches_are_not_repeated, ""),
-        (success_without_commit, "reported success and is not visible"),
-        pytest.param(unconfirmed_commit_is_called_a_failure, "is visible, but reported", marks=pytest.mark.nightly),
-        (fenced_run_writes_again, "the topic is"),
-        (state_after_the_commit, "to which no state record belongs"),
+        (no_check, "the topic is", 0),
+        (same_epoch_again, "", 0),
+        (commit_instead_of_abort, "to which no state record belongs", 0),
+        (lost_batches_are_not_repeated, "", 0),
+        (success_without_commit, "reported success and is not visible", 0),
+        # Rare: a commit whose answers are all lost. No schedule before this seed has one.
+        (unconfirmed_commit_is_called_a_failure, "is visible, but reported", 929),
+        (fenced_run_writes_again, "the topic is", 0),
+        (state_after_the_commit, "to which no state record belongs", 0),
     ],
 )
 def test_defect_of_the_sink_is_found(
-    monkeypatch: pytest.MonkeyPatch, defect: Callable[[pytest.MonkeyPatch], None], message: str
+    monkeypatch: pytest.MonkeyPatch, defect: Callable[[pytest.MonkeyPatch], None], message: str, first: int
 ) -> None:
     defect(monkeypatch)
-    assert any(message in violation for seed in SEEDS for violation in found(seed))
+    assert any(message in violation for seed in range(first, first + SCHEDULES) for violation in found(seed))
 
 
 def found(seed: int) -> list[str]:
