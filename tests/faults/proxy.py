@@ -8,11 +8,10 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from types import TracebackType
 from typing import Any, Self
@@ -28,7 +27,7 @@ NAMES = {
     26: "EndTxn",
     28: "TxnOffsetCommit",
 }
-LATE_SECONDS = 3.0
+PATIENCE_SECONDS = 30.0
 FETCH = 1
 """The API key of requests for records."""
 
@@ -41,7 +40,9 @@ class Fault(Enum):
     ANSWER_LOST = "answer lost"
     """It arrives, and its connection breaks instead of the answer."""
     LATE = "late"
-    """Its connection breaks, and it arrives three seconds later."""
+    """Its connection breaks, and it arrives directly after the next one of its kind, which the client has sent instead."""
+    IN_NEXT_RUN = "in next run"
+    """Its connection breaks, and it arrives when the test says so: see `Rule.release`."""
     REPEATED = "repeated"
     """It arrives twice, and the client gets the first answer."""
 
@@ -53,6 +54,29 @@ class Rule:
     name: str
     fault: Fault
     is_used: bool = False
+    late: bytes | None = None
+    """The request that has not arrived yet."""
+    releases: str | None = None
+    """It arrives before the next request of this kind."""
+
+    def release(self, before: str) -> None:
+        """Let the late request arrive before the next request of a kind."""
+        assert self.late is not None
+        self.releases = before
+
+
+@dataclass
+class _Pending:
+    """Requests of one connection that are not answered yet, by their correlation ids."""
+
+    keys: dict[int, int] = field(default_factory=dict)
+    """Their API keys."""
+    lost: set[int] = field(default_factory=set)
+    """Their answers break the connection."""
+    repeated: set[int] = field(default_factory=set)
+    """One of their two answers is not passed on."""
+    overtaken: dict[int, bytes] = field(default_factory=dict)
+    """Late requests that arrive before the answer is passed on."""
 
 
 class Proxy:
@@ -99,65 +123,79 @@ class Proxy:
 
     def _serve(self, client: socket.socket) -> None:
         """Pass on what a client sends. A fault that breaks the connection ends this."""
-        lost_answers: set[int] = set()
-        """Correlation ids of requests whose answers break the connection."""
-        swallowed: list[int] = []
-        """Correlation ids of repeated requests. One of their two answers is not passed on."""
-        keys: dict[int, int] = {}
-        """API keys of requests, by correlation id."""
+        pending = _Pending()
         with suppress(OSError), client, socket.create_connection((LOOPBACK, self.broker_port)) as broker:
-            answers = threading.Thread(target=self._answer, args=(broker, client, lost_answers, swallowed, keys), daemon=True)
+            answers = threading.Thread(target=self._answer, args=(broker, client, pending), daemon=True)
             answers.start()
             while (frame := _frame(client)) is not None:
                 key, _, correlation = struct.unpack(">hhi", frame[4:12])
-                keys[correlation] = key
-                match self._fault_of(key):
-                    case Fault.LOST:
-                        break
-                    case Fault.LATE:
-                        threading.Thread(target=self._send_late, args=(frame,), daemon=True).start()
+                pending.keys[correlation] = key
+                match self._fault_of(key, frame):
+                    case Fault.LOST | Fault.LATE | Fault.IN_NEXT_RUN:
                         break
                     case Fault.ANSWER_LOST:
-                        lost_answers.add(correlation)
+                        pending.lost.add(correlation)
                         broker.sendall(frame)
                     case Fault.REPEATED:
-                        swallowed.append(correlation)
+                        pending.repeated.add(correlation)
                         broker.sendall(frame + frame)
                     case None:
+                        self._release(key)
+                        if (late := self._overtaken_by(key)) is not None:
+                            pending.overtaken[correlation] = late
                         broker.sendall(frame)
             _shut(client)
             _shut(broker)
 
-    def _fault_of(self, key: int) -> Fault | None:
+    def _fault_of(self, key: int, frame: bytes) -> Fault | None:
         with self._lock:
             self.requests[key] += 1
             rule = self._rule
             if rule is None or rule.is_used or NAMES.get(key) != rule.name:
                 return None
             rule.is_used = True
+            rule.late = frame if rule.fault in (Fault.LATE, Fault.IN_NEXT_RUN) else None
             return rule.fault
 
-    def _answer(
-        self, broker: socket.socket, client: socket.socket, lost: set[int], swallowed: list[int], keys: dict[int, int]
-    ) -> None:
+    def _overtaken_by(self, key: int) -> bytes | None:
+        """The late request, if this one is of its kind: the client has repeated it."""
+        with self._lock:
+            rule = self._rule
+            if rule is None or rule.fault is not Fault.LATE or NAMES.get(key) != rule.name:
+                return None
+            late, rule.late = rule.late, None
+            return late
+
+    def _release(self, key: int) -> None:
+        """Let the late request arrive, if it waits for a request of this kind."""
+        with self._lock:
+            rule = self._rule
+            if rule is None or rule.late is None or rule.releases is None or NAMES.get(key) != rule.releases:
+                return
+            late, rule.late = rule.late, None
+        self._send_late(late)
+
+    def _answer(self, broker: socket.socket, client: socket.socket, pending: _Pending) -> None:
         seen: set[int] = set()
         with suppress(OSError):
             while (frame := _frame(broker)) is not None:
                 [correlation] = struct.unpack(">i", frame[4:8])
-                if correlation in lost:
+                if correlation in pending.lost:
                     break
-                if correlation in swallowed and correlation in seen:
+                if correlation in pending.repeated and correlation in seen:
                     continue
                 seen.add(correlation)
                 with self._lock:
-                    self.answered[keys.pop(correlation, -1)] += len(frame)
+                    self.answered[pending.keys.pop(correlation, -1)] += len(frame)
+                if (late := pending.overtaken.pop(correlation, None)) is not None:
+                    self._send_late(late)
                 client.sendall(frame)
         _shut(client)
         _shut(broker)
 
     def _send_late(self, frame: bytes) -> None:
-        time.sleep(LATE_SECONDS)
-        with suppress(OSError), socket.create_connection((LOOPBACK, self.broker_port)) as broker:
+        """Returns when the broker has answered."""
+        with socket.create_connection((LOOPBACK, self.broker_port), PATIENCE_SECONDS) as broker:
             broker.sendall(frame)
             _frame(broker)
 
