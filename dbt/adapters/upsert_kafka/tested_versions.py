@@ -12,7 +12,7 @@ from importlib.metadata import version
 DBT_CORE = ("1.10", "1.11", "1.12")
 PYSPARK = ("4.0.0", "4.1.1", "4.2.0", "4.2.1")
 PYTHON = ("3.11", "3.12", "3.13")
-JAVA = ("17",)
+JAVA = ("17", "21")
 
 
 def warning(java: str, pyspark: str) -> str | None:
