@@ -14,7 +14,7 @@ PARTITIONS, TASKS = 4, 2
 ROWS = [(i, "old") for i in range(100)]
 CHANGED = [(i, "new") for i in range(100)]
 MOST = {
-    "unchanged": {"InitProducerId": 1, "FindCoordinator": 1, "ListOffsets": 6},
+    "unchanged": {"InitProducerId": 1, "FindCoordinator": 1, "ListOffsets": 7},
     "changed": {
         # To recover what a killed run left, and to open the transaction.
         "InitProducerId": 2,
