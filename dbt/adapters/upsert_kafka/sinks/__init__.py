@@ -57,6 +57,8 @@ class TransactionPlan:
     run compared with it. None for a run that does not depend on what the topic contains."""
     state: StateWrite | None = None
     groups: tuple[GroupCommit, ...] = ()
+    is_small: bool = False
+    """Whether the records are so few that this process may collect and write them."""
 
 
 NO_PLAN = TransactionPlan()

@@ -66,20 +66,21 @@ class Assignment:
         return f"Assignment({self.producer}, {self.topic!r})"
 
 
-def encoder(partitions: int, batch_bytes: int, compression: str) -> Function:
+def encoder(partitions: int, batch_bytes: int, compression: str, first: int = 0) -> Function:
     """Make the function that turns rows of `key, value, partition[, headers][, timestamp]` into rows of BATCHES.
 
     Args:
         partitions: of the topic. A row without a partition gets the one that the Java producer would choose.
         batch_bytes: size of a record batch before compression.
         compression: Kafka's compression.type.
+        first: the partition of the first row that has no key.
     """
 
     def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         # Rows without a key go to the partitions in turn. Each task starts with another partition.
-        build, row, number = Encoder(compression), task, 0
+        build, row, number = Encoder(compression), task + first, 0
         _forget_zips()
         for table in _join_batches(batches):
             encoded = []
@@ -114,7 +115,7 @@ def writer(assignment: Assignment) -> Function:
         with Client(assignment.arguments, assignment.timeout, assignment.topic) as client:
             out = Writer(client, assignment.producer, assignment.topic)
             for batch in chain([first], filled):
-                _write(out, batch, assignment.producer)
+                write_batches(out, batch, assignment.producer)
             out.flush()
         reports = [{name: getattr(partition, name) for name in _REPORT.names} for partition in out.partitions]
         yield pa.RecordBatch.from_pylist(reports, schema=_REPORT)
@@ -192,7 +193,8 @@ def _encode(encoder: Encoder, rows: pa.Table, batch_bytes: int) -> Iterator[tupl
         yield size, batch
 
 
-def _write(out: Writer, batches: pa.RecordBatch, producer: Producer) -> None:
+def write_batches(out: Writer, batches: pa.RecordBatch, producer: Producer) -> None:
+    """Write rows of BATCHES."""
     partitions, records = (batches.column(name).to_pylist() for name in ("partition", "records"))
     out.add_partitions(sorted(set(partitions)))
     for partition, count, batch in zip(partitions, records, batches.column("batch"), strict=True):

@@ -7,12 +7,14 @@ The steps, of which `steps` repeats the last two, with the epoch that the abort 
     write    Spark tasks write the batches, each task to partitions that no other task writes to
     commit   the driver ends the transaction; if the write failed, it aborts the transaction instead
 
-No record passes through the driver. This module is Spark's part of it. The order of the steps and what happens after failures are
-left to `steps`, the protocol to `protocol`, the work of the Spark tasks to `task`.
+No record passes through the driver, except the few of a stream's batch (`is_small`): tasks in Python take seconds to start, and
+the driver writes such a batch in milliseconds. This module is Spark's part of it. The order of the steps and what happens after
+failures are left to `steps`, the protocol to `protocol`, the work of the Spark tasks to `task`.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +25,7 @@ from dbt.adapters.events.logging import AdapterLogger
 from kafka.errors import KafkaError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkAttributeError
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, UpsertKafkaError
@@ -79,7 +81,8 @@ class TransactionSink(Sink):
     def _transaction(self, target: Target, records: DataFrame | None = None) -> _Transaction:
         if target.transactional_id is None:
             raise ValueError("a transaction needs a transactional id")
-        return _Transaction(target, target.transactional_id, _limits(target), self._parallelism, records)
+        kind = _DriverTransaction if target.plan.is_small else _Transaction
+        return kind(target, target.transactional_id, _limits(target), self._parallelism, records)
 
 
 @dataclass(frozen=True)
@@ -121,13 +124,12 @@ class _Transaction(Steps):
 
         It is open only while they are written, and a repetition writes the same batches.
         """
-        columns = [name for name in ("key", "value", "partition", "headers", "timestamp") if name in records.columns]
         if "seq" in records.columns:
             # Records of one key get into batches of one task, which are written in the order of that task.
             records = records.repartition("key").sortWithinPartitions("seq")
         encode = task.encoder(self._target.partitions, self._limits.batch_bytes, _property(self._target, "compression.type"))
         try:
-            return checkpoint(records.select(*columns).mapInArrow(encode, task.BATCHES))
+            return checkpoint(records.select(*_columns(records)).mapInArrow(encode, task.BATCHES))
         except SPARK_ERRORS as error:
             raise self._error(self._classify(error), NOTHING_WRITTEN) from None
 
@@ -141,7 +143,7 @@ class _Transaction(Steps):
         writer.write(STATE_PARTITION, 1, stamp(batch, producer, writer.next_sequence(STATE_PARTITION)))
         writer.flush()
 
-    def write(self, producer: Producer) -> list[Row]:
+    def write(self, producer: Producer) -> Sequence[Report]:
         if self._batches is None:
             return []
         spark = self._batches.sparkSession
@@ -165,6 +167,39 @@ class _Transaction(Steps):
             logger.debug(f"Topic '{self._target.topic}': committed, end offsets unknown: {error!r}")
             return
         logger.debug(f"Topic '{self._target.topic}': committed, but not visible yet because of another open transaction")
+
+
+class _DriverTransaction(_Transaction):
+    """The steps of a delivery of few records, which this process collects, encodes and writes."""
+
+    _encoded: Sequence[pa.RecordBatch] | None = None
+
+    def prepare(self) -> None:
+        if self._encoded is not None or self._records is None:
+            return
+        target = self._target
+        # Rows without a key go to the partitions in turn. Many small batches must not all start with the first one.
+        first = random.randrange(target.partitions)
+        encode = task.encoder(target.partitions, self._limits.batch_bytes, _property(target, "compression.type"), first)
+        try:
+            rows = self._records.select(*_columns(self._records)).toArrow()
+        except SPARK_ERRORS as error:
+            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
+        self._encoded = list(encode(rows.to_batches()))
+
+    def write(self, producer: Producer) -> Sequence[Report]:
+        if not self._encoded:
+            return []
+        with Client(self._arguments, self._timeout, self._target.topic) as client:
+            out = Writer(client, producer, self._target.topic)
+            for batches in self._encoded:
+                task.write_batches(out, batches, producer)
+            out.flush()
+        return out.partitions
+
+
+def _columns(records: DataFrame) -> list[str]:
+    return [name for name in ("key", "value", "partition", "headers", "timestamp") if name in records.columns]
 
 
 @contextmanager
