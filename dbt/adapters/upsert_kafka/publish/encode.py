@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka.catalog import reading, views
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.formats import records
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
+from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.publish import expose
 from dbt.adapters.upsert_kafka.publish.request import Request
 
@@ -29,7 +30,17 @@ def checked_layout(rows: DataFrame, model: str, options: ModelOptions, topic: st
     """How the rows become records, if the formats support their types. Uses no network."""
     check_columns(options, model, rows.columns)
     layout = records.layout(options, topic, rows.schema)
-    problems = layout.problems() + records.expression_problems(options, rows)
+    problems = layout.problems() + records.expression_problems(options, rows) + _metadata_problems(layout, options)
     if problems:
         raise OptionsError("\n".join(f"model {model}: {problem}" for problem in problems))
     return layout
+
+
+def _metadata_problems(layout: Records, options: ModelOptions) -> list[str]:
+    """Columns that the relation of a `kafka` model has besides those of the SELECT, as `SELECT *` of a kafka_source has them."""
+    found = (
+        [column for column in layout.columns if column.lower() in reading.METADATA] if options.materialization == KAFKA else []
+    )
+    if not found:
+        return []
+    return [f"the relation has the metadata column {', '.join(found)} itself; rename it, or list it in exclude_columns"]
