@@ -122,7 +122,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
     def is_slice(self, model: dict[str, Any], topic: str) -> bool:
         """Whether the SELECT may be a part of the table: the options allow it, and the whole table was published before."""
         parsed = model_options(model)
-        if not (parsed.appends or parsed.missing_keys == "keep"):
+        # A stream reads new events by itself, and its SELECT must not change between two runs.
+        if parsed.streams or not (parsed.appends or parsed.missing_keys == "keep"):
             return False
         return memory.is_published(self._kafka(parsed), self._state_settings(), topic, parsed.appends)
 

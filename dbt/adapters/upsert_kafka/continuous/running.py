@@ -20,8 +20,9 @@ from py4j.protocol import Py4JError
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError, UpsertKafkaError, WarningError, kafka_error_text
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.streaming import pipeline
-from dbt.adapters.upsert_kafka.streaming.batches import Batches, Counts, StreamEndedError
+from dbt.adapters.upsert_kafka.streaming.batches import Batches, StreamEndedError
 from dbt.adapters.upsert_kafka.streaming.pipeline import StreamModel
+from dbt.adapters.upsert_kafka.streaming.rows import Counts
 
 logger = AdapterLogger("upsert_kafka")
 

@@ -152,7 +152,7 @@ class _Check:
             self.warnings.append(f"{self.places[option.name]} has no effect: {option.no_effect}")
 
     def _check_stream(self, values: Mapping[str, Any]) -> None:
-        if values.get("trigger") not in table.STREAMS:
+        if values.get("trigger") not in table.STREAMS or self.materialization != UPSERT_KAFKA:
             return
         for name, reason in table.NOT_IN_STREAMS.items():
             if name in self.given and (name, values[name]) != ("sink_partitioner", "default"):

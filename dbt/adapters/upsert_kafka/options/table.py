@@ -30,7 +30,8 @@ NOT_IN_STREAMS = {
     "foreign_keys": "a stream does not read the keys of the topic",
     "sink_partitioner": "a stream does not know the partition of a key; only Kafka's default partitioner always chooses the same",
 }
-"""Options that can't be set together with a trigger of STREAMS, each with the reason."""
+"""Options of `upsert_kafka` that can't be set together with a trigger of STREAMS, each with the reason. A `kafka` model that
+appends has no keys to find again: it takes every partitioner, and the others need another update_mode."""
 
 NO_SECRET = "can't be set in a model, because dbt writes a model's config to target/; set it in"
 
@@ -83,6 +84,8 @@ def underscored(name: str) -> str:
 _KEYED = (Need("unique_key"),)
 # Events that are only appended are never updated or deleted, so these options apply to change events only.
 _CHANGES = (Need("update_mode", ("upsert", "retract"), on=(KAFKA,)),)
+# A stream does not know the old value of a key, which change events need.
+_STREAM_NEEDS = (Need("update_mode", ("upsert",), on=(UPSERT_KAFKA,)), Need("update_mode", ("append",), on=(KAFKA,)))
 _CDC_NEEDS = {f: (Need("unique_key", on=(KAFKA,)),) for f in CDC_FORMATS}
 _STARTUP_MODES = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
 _BOUNDED_MODES = ("latest-offset", "group-offsets", "timestamp", "specific-offsets")
@@ -420,15 +423,15 @@ OPTIONS: tuple[Option, ...] = (
         "When the model is computed. `batch`: each run computes the whole SELECT. `available-now`: a run reads the events that "
         "are new since the last run, through `stream()`, and ends. `continuous`: `upsert-kafka stream` publishes new events "
         "until it is stopped; `dbt run` is as with `available-now`.",
-        on=(UPSERT_KAFKA,),
+        on=SINKS,
         default_text="batch",
-        value_needs={trigger: (Need("update_mode", ("upsert",)),) for trigger in STREAMS},
+        value_needs=dict.fromkeys(STREAMS, _STREAM_NEEDS),
     ),
     Option(
         "trigger_interval",
         t.DURATION,
         "How often a continuous stream publishes new events. 0 begins the next batch as soon as one has ended.",
-        on=(UPSERT_KAFKA,),
+        on=SINKS,
         default_text="1 second",
         needs=(Need("trigger", (CONTINUOUS,)),),
     ),
@@ -436,7 +439,7 @@ OPTIONS: tuple[Option, ...] = (
         "checkpoint_location",
         t.TEXT,
         "The folder of Spark's checkpoints of a stream. On a cluster it must be shared storage.",
-        on=(UPSERT_KAFKA,),
+        on=SINKS,
         default_text="the profile's, otherwise `.upsert_kafka/checkpoints` in the project",
         needs=(Need("trigger", STREAMS),),
     ),

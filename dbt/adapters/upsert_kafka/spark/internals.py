@@ -252,6 +252,34 @@ def optimized_plan(frame: DataFrame) -> PlanNode:
     return PlanNode(optimizer.execute(frame._jdf.queryExecution().analyzed()))
 
 
+def with_deduplication(frame: DataFrame) -> DataFrame:
+    """Return a streaming DataFrame in which SELECT DISTINCT is `dropDuplicates`: it returns each row once.
+
+    Why: Spark computes SELECT DISTINCT of a stream as an aggregate, which returns a row again in each batch that has it.
+    Missing: SQL has no word for `dropDuplicates`.
+    """
+    jvm: Any = frame.sparkSession._jvm
+    analysed = frame._jdf.queryExecution().analyzed()
+    changed = _with_deduplicate(jvm, analysed)
+    if changed is analysed:
+        return frame
+    session: Any = frame.sparkSession
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, changed), session)
+
+
+def _with_deduplicate(jvm: Any, node: Any) -> Any:
+    if not node.isStreaming():
+        return node
+    children = _items(node.children())
+    changed = [_with_deduplicate(jvm, child) for child in children]
+    if node.nodeName() == "Distinct":
+        [child] = changed
+        return jvm.org.apache.spark.sql.catalyst.plans.logical.Deduplicate(child.output(), child)
+    if all(new is old for new, old in zip(changed, children, strict=True)):
+        return node
+    return node.withNewChildren(jvm.PythonUtils.toSeq(changed))
+
+
 def _items(sequence: Any) -> list[Any]:
     return [sequence.apply(i) for i in range(sequence.size())]
 

@@ -12,7 +12,7 @@ from dbt.adapters.base.meta import available
 from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions
-from dbt.adapters.upsert_kafka.options.table import SINKS
+from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, SINKS
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.streaming import streams_of
 from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed
@@ -52,7 +52,12 @@ class StreamsAdapter(dbt_internals.SparkAdapterHooks):
         if not self._model_options(model).streams:
             return relation
         node = streams_of.source_node(model["name"], relation, graph["nodes"])
-        parsed = self._source_options(node, graph, generate_topic_name)
+        if node["config"]["materialized"] == KAFKA_SOURCE:
+            parsed = self._source_options(node, graph, generate_topic_name)
+        else:
+            sink = self._model_options(node)
+            topic = self.config.credentials.topic_name(str(generate_topic_name(sink.topic, node)).strip())
+            parsed = streams_of.events_of(model["name"], node["name"], sink, topic)
         return self._streams.add(model, StreamSource(node["name"], relation, parsed, self._kafka(parsed)))
 
     @available.parse(lambda *args, **kwargs: False)

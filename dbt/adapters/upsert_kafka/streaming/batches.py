@@ -1,7 +1,7 @@
-"""One micro-batch: last row per key, checks, delivery, state record. Spark calls `Batches` for each.
+"""One micro-batch: its messages, delivery and state record. Spark calls `Batches` for each.
 
 A batch is computed completely and once, also if it was written before: otherwise Spark's state stores would lose it. Leaves to
-`sinks` how records are written.
+`rows` which messages it has, and to `sinks` how they are written.
 """
 
 from __future__ import annotations
@@ -13,60 +13,30 @@ from dataclasses import dataclass, field, replace
 
 from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
-from dbt.adapters.upsert_kafka.errors import GuardError, StateError, count_of
-from dbt.adapters.upsert_kafka.formats.records import IS_DELETED, KEY, NULL_KEY, PARTITION, SEQUENCE, VALUE, Records, extras, size
+from dbt.adapters.upsert_kafka.dbt_warnings import warn_about
+from dbt.adapters.upsert_kafka.errors import GuardError, StateError
+from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish import deliver, guards
 from dbt.adapters.upsert_kafka.publish.memory import Memory
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, TransactionPlan
-from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, release_checkpoints
-from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
-from dbt.adapters.upsert_kafka.sql import quote_identifier
+from dbt.adapters.upsert_kafka.spark.checkpoint import release_checkpoints
 from dbt.adapters.upsert_kafka.state import lease
 from dbt.adapters.upsert_kafka.state.record import Lease, Stream
+from dbt.adapters.upsert_kafka.streaming import rows
 from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
 from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
+from dbt.adapters.upsert_kafka.streaming.rows import NOT_WRITTEN, BatchRecords, Counts
 
 logger = AdapterLogger("upsert_kafka")
-
-PEERS = "peers"
-NULL_COLUMN = "null_column_{}"
-NOT_WRITTEN = "Nothing of this batch was written; the next run repeats it."
 
 
 class StreamEndedError(Exception):
     """The stream was asked to end. The batch was not begun; the next start computes it."""
-
-
-@dataclass
-class Counts:
-    """What the batches of a stream have done since it was started."""
-
-    batches: int = 0
-    written: int = 0
-    """Messages with a value."""
-    deleted: int = 0
-    """Tombstones."""
-    dropped: int = 0
-    """Rows without a key."""
-    repeated: int = 0
-    """Batches that were in the topic already, and were computed again only for Spark's state."""
-    bytes: int = 0
-
-
-def encode(plan: StreamPlan, layout: Records, request: Request) -> DataFrame:
-    """The columns that a batch needs, encoded inside the streaming plan."""
-    more: dict[str, Column] = {
-        NULL_COLUMN.format(i): F.col(quote_identifier(name)).isNull() for i, name in enumerate(request.not_null)
-    }
-    if plan.order is not None:
-        more[SEQUENCE] = plan.order
-    return layout.encode(plan.rows, request.options, more)
 
 
 @dataclass
@@ -116,21 +86,18 @@ class Batches:
             )
         after = replace(self.stream, batch=batch, offsets=offsets)
         self._check_topic()
-        records, counts = self._records(frame)
-        counts.bytes = self.write(records, counts.written + counts.deleted, after)
-        self._add(counts)
+        found = self._records(frame)
+        found.counts.bytes = self.write(found, after)
+        self._add(found.counts)
 
-    def write(self, records: DataFrame, number: int, after: Stream) -> int:
-        """Deliver records and the state record with `after`.
-
-        Args:
-            number: of records.
+    def write(self, found: BatchRecords, after: Stream) -> int:
+        """Deliver messages and the state record with `after`.
 
         Returns:
             The compressed size, if the sink knows it.
         """
         after = replace(after, lease=lease.own() if self.is_continuous else None)
-        delivery = self._deliver(records, number, after) if number else None
+        delivery = self._deliver(found, after) if found.number else None
         if delivery is None or not self.request.transactional_id:
             with self._closing:
                 self.check_record()
@@ -177,63 +144,26 @@ class Batches:
 
     def _check_topic(self) -> None:
         if topics.is_another(self.admin, self.topic):
+            remedy = "Start it again." if self.request.options.appends else "Run it once with --full-refresh."
             raise GuardError(
                 f"model {self.request.model}: topic '{self.topic.name}' was deleted, created again or got partitions while the "
-                f"stream ran. {NOT_WRITTEN} Run it once with --full-refresh."
+                f"stream ran. {NOT_WRITTEN} {remedy}"
             )
 
-    def _records(self, frame: DataFrame) -> tuple[DataFrame, Counts]:
+    def _records(self, frame: DataFrame) -> BatchRecords:
         """The messages of the batch, computed and checked."""
-        rows, kept = ObservedMetrics(), ObservedMetrics()
-        options = self.request.options
-        nulls = [F.count_if(NULL_COLUMN.format(i)).alias(f"c{i}") for i in range(len(self.request.not_null))]
-        observed = rows.observe(frame, F.count_if(NULL_KEY).alias("nulls"), *nulls)
-        keyed = observed.where(~F.col(NULL_KEY))
-        is_deleted = F.col(IS_DELETED)
-        last = kept.observe(
-            keyed if self.plan.is_unique else _last_rows(keyed),
-            F.count_if(~is_deleted).alias("written"),
-            F.count_if(is_deleted).alias("deleted"),
-            F.count_if(~is_deleted & F.col(VALUE).isNull()).alias("null_values"),
-            F.max(size()).alias("largest"),
-            (F.lit(0) if self.plan.is_unique else F.count_if(F.col(PEERS) > 1)).alias("duplicates"),
-        )
-        if options.sink_ignore_retraction:
-            last = last.where(~is_deleted)
-        value = F.when(~is_deleted, F.col(VALUE)).alias(VALUE)
-        records = checkpoint(last.select(KEY, value, F.lit(None).cast("int").alias(PARTITION), *extras(last)))
-        found, before = kept.values, rows.values
-        self._check(before, found)
-        deliver.check_size(self.admin, self.topic, found["largest"] or 0, self.request)
-        deleted = 0 if options.sink_ignore_retraction else found["deleted"]
-        return records, Counts(1, found["written"], deleted, before["nulls"])
+        request = self.request
+        if not request.options.appends:
+            found = rows.last_per_key(frame, self.plan, request)
+        else:
+            found = rows.events(frame, request)
+            warning = guards.appended_tombstones(found.tombstones, request.topic, self.topic.cleanup_policy, self.layout)
+            warn_about(request.model, [warning] if warning else [])
+            found = replace(found, records=deliver.place(found.records, deliver.partitioner_of(request), self.topic))
+        deliver.check_size(self.admin, self.topic, found.largest, request)
+        return found
 
-    def _check(self, rows: dict[str, int], kept: dict[str, int]) -> None:
-        """The guards of a batch run that apply to a batch of a stream."""
-        key = ", ".join(self.request.options.unique_key)
-        reasons = [
-            f"{count_of(rows[f'c{i}'], 'row', 'has', 'have')} NULL in '{name}', which has a not_null constraint"
-            for i, name in enumerate(self.request.not_null)
-            if rows[f"c{i}"]
-        ]
-        if rows["nulls"] and self.request.options.on_null_key != "drop":
-            reasons.append(f"{guards.null_keys(rows['nulls'], key)}. Filter such rows in the SELECT, or set on_null_key='drop'")
-        if kept["duplicates"]:
-            what = "the last of their key" if self.plan.order is not None or self.request.options.sequence_by else "of one key"
-            reasons.append(
-                f"{kept['duplicates']} rows of a batch are equally {what} ({key}). Make the SELECT return one row for each key "
-                "and event, or add a column to sequence_by that differs between them"
-            )
-        if kept["null_values"]:
-            reasons.append(
-                f"{count_of(kept['null_values'], 'row', 'has', 'have')} NULL as the value of the message, which would delete the "
-                "key. Filter such rows in the SELECT; set delete_when if the keys are to be deleted"
-            )
-        if reasons:
-            lines = "\n".join(f"model {self.request.model}: {reason}." for reason in reasons)
-            raise GuardError(f"{lines} {NOT_WRITTEN}")
-
-    def _deliver(self, records: DataFrame, number: int, after: Stream) -> Delivery:
+    def _deliver(self, found: BatchRecords, after: Stream) -> Delivery:
         if not self.request.transactional_id:
             self.check_record()
         state = self.memory.of_stream(self.topic, self.layout, after)
@@ -244,8 +174,8 @@ class Batches:
                 return state.topic.encode(), state.encode()
 
             # The check comes when the transaction is open: whoever wrote before has committed or was aborted.
-            plan = TransactionPlan(self.check_record, StateWrite(self.memory.store.topic, message))
-            return deliver.deliver(records, number, self.topic, self.admin, self.request, plan)
+            plan = TransactionPlan(self.check_record, StateWrite(self.memory.store.topic, message), is_small=found.is_small)
+            return deliver.deliver(found.records, found.number, self.topic, self.admin, self.request, plan)
 
     @contextmanager
     def _closed_once(self) -> Iterator[Callable[[], None]]:
@@ -271,13 +201,3 @@ class Batches:
         total.deleted += counts.deleted
         total.dropped += counts.dropped
         total.bytes += counts.bytes
-
-
-def _last_rows(rows: DataFrame) -> DataFrame:
-    """The last row of each key, and in the column `peers` how many rows are equally the last."""
-    by_key = Window.partitionBy(KEY)
-    if SEQUENCE not in rows.columns:
-        return rows.withColumn(PEERS, F.count("*").over(by_key))
-    ordered = by_key.orderBy(F.col(SEQUENCE).desc())
-    same = ordered.rangeBetween(Window.currentRow, Window.currentRow)
-    return rows.withColumns({PEERS: F.count("*").over(same), "place": F.rank().over(ordered)}).where("place = 1")

@@ -33,7 +33,7 @@ from dbt.adapters.upsert_kafka.spark.settings import default_shuffle_partitions
 from dbt.adapters.upsert_kafka.state import lease
 from dbt.adapters.upsert_kafka.state.record import SourceOffsets
 from dbt.adapters.upsert_kafka.state.store import Access
-from dbt.adapters.upsert_kafka.streaming import batches, plan, refresh, sources, start
+from dbt.adapters.upsert_kafka.streaming import plan, refresh, rows, sources, start
 from dbt.adapters.upsert_kafka.streaming.batches import Batches
 from dbt.adapters.upsert_kafka.streaming.checkpoints import LOCAL_MANAGER, MANAGER_SETTING, Checkpoint
 from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
@@ -119,6 +119,7 @@ def analyse(model: StreamModel) -> tuple[StreamPlan, Records]:
             f"model {name}: a stream does not check `check` constraints of a contract; remove them, or use a test. "
             "Nothing was started."
         )
+    deliver.partitioner_of(model.request)
     analysed = _plan(model)
     return analysed, encode.layout_of(analysed.rows, model.request)
 
@@ -127,10 +128,10 @@ def _plan(model: StreamModel, offsets: SourceOffsets | None = None) -> StreamPla
     for source in model.sources:
         sources.create_view(model.spark, source, None if offsets is None else _of_source(source, offsets))
     try:
-        rows = model.spark.sql(model.sql)
+        selected = model.spark.sql(model.sql)
     except PySparkException as error:
         raise plan.analysis_error(model.request.model, error) from None
-    return plan.checked(model.request.model, rows, model.request.options)
+    return plan.checked(model.request.model, selected, model.request.options)
 
 
 def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: KafkaAdminClient) -> Batches:
@@ -153,14 +154,14 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
             memory,
             topic,
             model.sources,
-            _with_partitions(definition, topic) if topic else definition,
+            _with_partitions(definition, topic, request),
             analysed.is_stateless,
             model.checkpoint,
         )
     )
     topic, memory = _claimed(admin, topic, memory.prepared(), request)
     own = lease.own() if model.is_continuous else None
-    stream = replace(begins.stream, definition=_with_partitions(definition, topic), lease=own)
+    stream = replace(begins.stream, definition=_with_partitions(definition, topic, request), lease=own)
     if begins.is_new:
         analysed = _plan(model, _complete(model.sources, stream.offsets))
         memory.store.put(memory.of_stream(topic, layout, stream))
@@ -173,8 +174,10 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
     return writer
 
 
-def _with_partitions(definition: dict[str, str], topic: Topic) -> dict[str, str]:
-    """The partition of a key depends on the number of partitions."""
+def _with_partitions(definition: dict[str, str], topic: Topic | None, request: Request) -> dict[str, str]:
+    """The partition of a key depends on the number of partitions. An event that is appended has no earlier one to replace."""
+    if topic is None or request.options.appends:
+        return definition
     return {**definition, "number of partitions": str(topic.partitions)}
 
 
@@ -231,7 +234,7 @@ def start_query(model: StreamModel, writer: Batches, **trigger: Any) -> Any:
     Args:
         trigger: of `DataStreamWriter.trigger`.
     """
-    encoded = batches.encode(writer.plan, writer.layout, model.request)
+    encoded = rows.encode(writer.plan, writer.layout, model.request)
     with _settings(model.spark, writer.checkpoint):
         return (
             encoded.writeStream.foreachBatch(writer)
@@ -293,9 +296,10 @@ def _settings(spark: SparkSession, checkpoint: Checkpoint) -> Iterator[None]:
 
 def _streamed(request: Request, writer: Batches, events: int) -> Streamed:
     counts = writer.counts
-    written, deleted = count_of(counts.written, "key"), f", {counts.deleted} deleted" if counts.deleted else ""
+    written, deleted = f"{count_of(counts.written, 'key')} written", f", {counts.deleted} deleted" if counts.deleted else ""
+    done = f"{counts.written} appended" if request.options.appends else written + deleted
     return Streamed(
-        _message=f"topic {request.topic}: {count_of(events, 'event')}, {written} written{deleted}",
+        _message=f"topic {request.topic}: {count_of(events, 'event')}, {done}",
         rows_affected=counts.written + counts.deleted,
         topic=request.topic,
         events=events,

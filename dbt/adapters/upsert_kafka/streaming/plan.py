@@ -5,7 +5,7 @@ Spark refuses some plans itself, and accepts others that leave old values in the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.spark.failures import first_line
-from dbt.adapters.upsert_kafka.spark.internals import PlanNode, check_streaming_plan, optimized_plan
+from dbt.adapters.upsert_kafka.spark.internals import PlanNode, check_streaming_plan, optimized_plan, with_deduplication
 
 OutputMode = Literal["Update", "Append"]
 ORDER = ("kafka_partition", "kafka_offset")
@@ -38,6 +38,11 @@ DROPPING_ROWS = {
     "join before the aggregate",
     "Generate": "explode above an aggregate leaves old rows of a group in the topic; explode before the aggregate",
 }
+NOT_FINAL = (
+    "a kafka model appends a row when it is final, so its aggregate must group by a time window or column that has a watermark "
+    "on the kafka_source (watermark: {column: '10 minutes'}); to publish each change of a group, set materialized='upsert_kafka'"
+)
+LIMITS = ("GlobalLimit", "LocalLimit", "Offset")
 STATEFUL = ("Aggregate", "Deduplicate", "DeduplicateWithinWatermark")
 
 
@@ -63,9 +68,11 @@ def checked(model: str, rows: DataFrame, options: ModelOptions) -> StreamPlan:
     """
     if not rows.isStreaming:
         raise _error(model, "the SELECT does not read the stream; select from {{ stream(ref('…')) }}")
+    if options.appends:
+        return _appending(model, rows)
     plan = optimized_plan(rows)
-    nodes = list(_streaming_nodes(plan))
-    joins_streams = any(node.name == "Join" and all(child.is_streaming for child in node.children) for node in nodes)
+    nodes = _nodes(model, plan)
+    joins_streams = _joins_streams(nodes)
     aggregate = next((node for node in nodes if node.name == "Aggregate"), None)
     is_session = aggregate is not None and any(text.startswith("session_window") for text in aggregate.grouping)
     output_mode: OutputMode = "Append" if joins_streams or is_session else "Update"
@@ -80,6 +87,30 @@ def checked(model: str, rows: DataFrame, options: ModelOptions) -> StreamPlan:
     _check_key(model, plan, options)
     joins_above = any(node.name == "Join" for node in nodes[: nodes.index(aggregate)])
     return StreamPlan(rows, output_mode, False, not joins_above, None)
+
+
+def _appending(model: str, selected: DataFrame) -> StreamPlan:
+    """The plan of a `kafka` model: each row is written once, when it is final. SELECT DISTINCT keeps all rows in its state."""
+    rows = with_deduplication(selected)
+    nodes = _nodes(model, optimized_plan(rows))
+    try:
+        check_streaming_plan(rows, "Append")
+    except PySparkException as error:
+        raise _error(model, NOT_FINAL if "without watermark" in str(error) else _remedy(error)) from None
+    is_stateless = not _joins_streams(nodes) and not any(node.name in STATEFUL for node in nodes)
+    return StreamPlan(rows, "Append", is_stateless, is_unique=False, order=None)
+
+
+def _nodes(model: str, plan: PlanNode) -> list[PlanNode]:
+    nodes = list(_streaming_nodes(plan))
+    # Spark accepts LIMIT in append mode, and counts the rows of all batches.
+    if any(node.name in LIMITS for node in nodes):
+        raise _error(model, REMEDIES["Limits are not supported"])
+    return nodes
+
+
+def _joins_streams(nodes: Sequence[PlanNode]) -> bool:
+    return any(node.name == "Join" and all(child.is_streaming for child in node.children) for node in nodes)
 
 
 def analysis_error(model: str, error: PySparkException) -> Exception:

@@ -12,6 +12,7 @@ from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.publish import scan
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, release_checkpoints
 from dbt.adapters.upsert_kafka.streaming.batches import Batches
+from dbt.adapters.upsert_kafka.streaming.rows import BatchRecords, Counts
 
 
 def finish(spark: SparkSession, batches: Batches) -> None:
@@ -37,5 +38,5 @@ def finish(spark: SparkSession, batches: Batches) -> None:
         own = batches.layout.mark_foreign(old, F.lit(True)).where("NOT foreign")
         tombstones = checkpoint(own.select(KEY, F.lit(None).cast("binary").alias(VALUE), PARTITION))
         number = tombstones.count()
-        batches.write(tombstones, number, replace(batches.stream, refresh=None))
+        batches.write(BatchRecords(tombstones, Counts(deleted=number)), replace(batches.stream, refresh=None))
         batches.counts.deleted += number

@@ -30,10 +30,10 @@ GROUP = "group.id"
 
 @dataclass(frozen=True)
 class StreamSource:
-    """A kafka_source that a model reads through `stream()`."""
+    """A kafka_source, or the topic of a `kafka` model, that a model reads through `stream()`."""
 
     model: str
-    """The name of the kafka_source."""
+    """Its name."""
     relation: UpsertKafkaRelation
     options: ModelOptions
     kafka: KafkaSettings
@@ -51,9 +51,7 @@ class StreamSource:
             described = []
         text = next((row["data_type"] for row in described if row["col_name"] == "View Text"), None)
         if text is None:
-            raise OptionsError(
-                f"stream(): the kafka_source {self.model} has no view yet. Run it first: `dbt run --select {self.model}`"
-            )
+            raise OptionsError(f"stream(): {self.model} has no view yet. Run it first: `dbt run --select {self.model}`")
         return str(text)
 
 

@@ -26,6 +26,10 @@ from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
 from dbt.adapters.upsert_kafka.streaming.sources import StreamSource, first_offsets
 
 START_OVER = "To start over, run it once with --full-refresh: all events are read again, and keys that vanished are deleted."
+APPEND_AGAIN = (
+    "To start over, run it once with --full-refresh: all events are read again and appended to what is in the topic. Delete the "
+    "topic before if they must not be in it twice."
+)
 # Options that change the rows or their bytes. Formats and columns are in the layout.
 OPTIONS = ("unique_key", "delete_when", "sequence_by", "on_null_key", "headers", "record_timestamp", "sink_ignore_retraction")
 
@@ -42,6 +46,15 @@ class Situation:
     is_stateless: bool
     checkpoint: Callable[[str], Checkpoint]
     """The checkpoint of a query."""
+
+    @property
+    def appends(self) -> bool:
+        return self.request.options.appends
+
+    @property
+    def start_over(self) -> str:
+        """The remedy for a stream that must not continue."""
+        return APPEND_AGAIN if self.appends else START_OVER
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,9 @@ def decide(situation: Situation) -> Start:
         GuardError: it must not begin. The message has the remedy. Nothing was changed.
     """
     request, topic, stream = situation.request, situation.topic, situation.memory.trusted.stream
-    if topic is not None and not topic.is_empty and situation.memory.trusted.owner is None:
+    has_records = topic is not None and not topic.is_empty
+    is_owned = situation.memory.trusted.owner is not None
+    if topic is not None and has_records and not is_owned and not situation.appends:
         raise _refused(
             situation,
             f"topic '{topic.name}' has records and no owner in the state topic. If it belongs to this model: "
@@ -89,15 +104,16 @@ def decide(situation: Situation) -> Start:
     if request.full_refresh:
         return _from_the_start(situation, stream)
     if stream is None:
-        if topic is not None and not topic.is_empty:
-            raise _refused(situation, f"topic '{topic.name}' was not published by a stream. {START_OVER}")
+        # A model that appends leaves the records of others as they are. Its own are those of events that would come again.
+        if topic is not None and has_records and is_owned:
+            raise _refused(situation, f"topic '{topic.name}' was not published by a stream. {situation.start_over}")
         return _from_the_start(situation, None)
     assert topic is not None
     changed = sorted(name for name, value in situation.definition.items() if stream.definition.get(name) != value)
     if changed:
-        raise _refused(situation, f"the {', '.join(changed)} changed since the stream began. {START_OVER}")
-    if topic.is_empty and any(topic.end.values()):
-        raise _refused(situation, f"the records of topic '{topic.name}' were deleted. {START_OVER}")
+        raise _refused(situation, f"the {', '.join(changed)} changed since the stream began. {situation.start_over}")
+    if topic.is_empty and any(topic.end.values()) and not situation.appends:
+        raise _refused(situation, f"the records of topic '{topic.name}' were deleted. {situation.start_over}")
     for source in situation.sources:
         with source.kafka.admin() as admin:
             _check_source(situation, admin, source, stream)
@@ -114,7 +130,7 @@ def _resume(situation: Situation, stream: Stream) -> Start:
             raise _refused(
                 situation,
                 f"its checkpoint '{checkpoint.path}' is gone, and with it the state of its aggregates and joins. Restore the "
-                f"folder. {START_OVER}",
+                f"folder. {situation.start_over}",
             )
         # A batch of a stateless stream depends on its own events only, and the record has the offsets where the next one begins.
         return Start(replace(stream, query=_new_query(), batch=-1), is_new=True)
@@ -123,7 +139,7 @@ def _resume(situation: Situation, stream: Stream) -> Start:
         raise _refused(
             situation,
             f"its checkpoint '{checkpoint.path}' is at batch {last}, and the last batch in the topic is {stream.batch}: the "
-            f"folder is an old copy, or another process uses it. {START_OVER}",
+            f"folder is an old copy, or another process uses it. {situation.start_over}",
         )
     return Start(stream, is_new=False)
 
@@ -131,7 +147,7 @@ def _resume(situation: Situation, stream: Stream) -> Start:
 def _from_the_start(situation: Situation, former: Stream | None) -> Start:
     topic = situation.topic
     latest = [source.model for source in situation.sources if source.options.scan_startup_mode == "latest-offset"]
-    if latest and topic is not None and not topic.is_empty:
+    if latest and topic is not None and not topic.is_empty and not situation.appends:
         raise _refused(
             situation,
             f"the kafka_source {latest[0]} starts at the latest offset, so that --full-refresh would read nothing and delete "
@@ -144,7 +160,8 @@ def _from_the_start(situation: Situation, former: Stream | None) -> Start:
             found = first_offsets(admin, source)
             ids |= _topic_ids(admin, found)
             offsets |= found
-    refresh = dict(topic.end) if topic is not None and not topic.is_empty else None
+    deletes_old = topic is not None and not topic.is_empty and not situation.appends
+    refresh = dict(topic.end) if topic is not None and deletes_old else None
     stream = Stream(situation.definition, _new_query(), -1, offsets, ids, situation.is_stateless, refresh)
     return Start(stream, is_new=True, former=situation.checkpoint(former.query) if former else None)
 
@@ -159,16 +176,16 @@ def _check_source(situation: Situation, admin: KafkaAdminClient, source: StreamS
     for name in own:
         topic = topics.describe(admin, name)
         if topic is None:
-            raise _refused(situation, f"the source topic '{name}' does not exist any more. {START_OVER}")
+            raise _refused(situation, f"the source topic '{name}' does not exist any more. {situation.start_over}")
         if topic.id and stream.topics.get(name) not in (None, topic.id):
-            raise _refused(situation, f"the source topic '{name}' was deleted and created again. {START_OVER}")
+            raise _refused(situation, f"the source topic '{name}' was deleted and created again. {situation.start_over}")
         for partition, offset in stream.offsets[name].items():
             first, end = topic.first.get(partition), topic.end.get(partition)
             if first is None or end is None or not first <= offset <= end:
                 raise _refused(
                     situation,
                     f"the stream continues at offset {offset} of partition {partition} of the source topic '{name}', whose "
-                    f"offsets are [{first}, {end}): retention has deleted events that were not read. {START_OVER}",
+                    f"offsets are [{first}, {end}): retention has deleted events that were not read. {situation.start_over}",
                 )
 
 

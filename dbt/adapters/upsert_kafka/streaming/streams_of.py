@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from dbt.adapters.upsert_kafka import options
 from dbt.adapters.upsert_kafka.errors import OptionsError
-from dbt.adapters.upsert_kafka.options.table import CONTINUOUS, KAFKA_SOURCE, UPSERT_KAFKA
+from dbt.adapters.upsert_kafka.options import ModelOptions
+from dbt.adapters.upsert_kafka.options.table import CONTINUOUS, KAFKA, KAFKA_SOURCE, SINKS, UPSERT_KAFKA
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 from dbt.adapters.upsert_kafka.streaming import handover, pipeline, sources
 from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed, StreamModel
 from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 
+READS = "stream() reads a kafka_source, or a kafka model that appends"
 STREAMING_COMMANDS = ("run", "build", "retry")
 """The commands that publish. In others `stream()` is the relation itself."""
 
@@ -24,9 +28,9 @@ def check_model(model: Mapping[str, Any]) -> None:
         OptionsError: the model has no trigger, or is not published to a topic.
     """
     config = model["config"]
-    if config["materialized"] != UPSERT_KAFKA:
+    if config["materialized"] not in SINKS:
         raise OptionsError(
-            f"model {model['name']}: stream() works in models with materialized='{UPSERT_KAFKA}', and this is a "
+            f"model {model['name']}: stream() works in models with materialized='{UPSERT_KAFKA}' or '{KAFKA}', and this is a "
             f"{config['materialized']}. Use ref()"
         )
     if not config.get("trigger"):
@@ -37,18 +41,41 @@ def check_model(model: Mapping[str, Any]) -> None:
 
 
 def source_node(model: str, relation: Any, nodes: Mapping[str, Any]) -> dict[str, Any]:
-    """The kafka_source of a relation.
+    """The kafka_source or `kafka` model of a relation.
 
     Raises:
         OptionsError: it is something else.
     """
     for node in nodes.values():
         if (node["schema"], node.get("alias")) == (relation.schema, relation.identifier):
-            if node["config"].get("materialized") == KAFKA_SOURCE:
-                return dict(node)
             kind = node["config"].get("materialized")
-            raise OptionsError(f"model {model}: stream() reads a kafka_source, and {node['name']} is a {kind}. Use ref()")
-    raise OptionsError(f"model {model}: stream() reads a kafka_source, and {relation} is no model of this project. Use source()")
+            if kind in (KAFKA_SOURCE, KAFKA):
+                return dict(node)
+            raise OptionsError(f"model {model}: {READS}, and {node['name']} is a {kind}. Read it as a static table with ref()")
+    raise OptionsError(
+        f"model {model}: {READS}, and {relation} is no model of this project. Read it as a static table with source(), also "
+        "if it is a Delta table"
+    )
+
+
+def events_of(model: str, node: str, sink: ModelOptions, topic: str) -> ModelOptions:
+    """The options with which the topic of a `kafka` model is read as a stream.
+
+    Args:
+        node: the name of the `kafka` model.
+        sink: its options.
+        topic: its full name.
+
+    Raises:
+        OptionsError: its messages are changes of rows.
+    """
+    if not sink.appends:
+        raise OptionsError(
+            f"model {model}: stream() reads events, and the kafka model {node} with update_mode={sink.update_mode} writes "
+            "changes. Read its rows as a static table with ref(), or its messages with a kafka_source"
+        )
+    given = {"topic": topic, "bootstrap_servers": sink.bootstrap_servers, "properties": sink.properties}
+    return options.parse(KAFKA_SOURCE, node, {name: value for name, value in given.items() if value})
 
 
 class StreamsOfModels:
@@ -96,7 +123,8 @@ class StreamsOfModels:
             return pipeline.publish(found)
         handover.wait_for_lease(request, lambda: handle.is_cancelled)
         streamed = pipeline.publish(found)
-        handover.give(found)
+        # The preparation has started over. A stream that is started again after a failure continues.
+        handover.give(replace(found, request=replace(request, full_refresh=False)))
         return streamed
 
     def _of(self, model: Mapping[str, Any]) -> tuple[StreamSource, ...]:
