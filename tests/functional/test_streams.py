@@ -15,7 +15,8 @@ from dbt.adapters.upsert_kafka.publish.contracts import Check
 from dbt.adapters.upsert_kafka.streaming import pipeline
 from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
 from tests.functional.streams import VIEWS, StreamTable
-from tests.services import delete_topic
+from tests.functional.topic_writer import Message, write
+from tests.services import delete_topic, end_offsets
 
 LAST_VIEW = {"exclude_columns": ["kafka_partition", "kafka_offset"]}
 
@@ -42,6 +43,29 @@ def test_second_run_reads_new_events_and_writes_touched_keys_only(stream: Stream
     end = stream.end()
     third = stream.run(sink_delivery_guarantee=guarantee)
     assert (third.events, third.written, stream.end()) == (0, 0, end)
+
+
+@pytest.mark.nightly
+def test_hundred_events_after_a_hundred_thousand_cost_a_hundred(stream: StreamTable) -> None:
+    stream.send([(0, "region 0")])
+    rows = stream.spark.range(1, 100_000).selectExpr(
+        "to_json(named_struct('user_id', id, 'region', concat('region ', id % 5000), 'viewtime', '2026-11-18 00:00:00')) AS value"
+    )
+    rows.write.format("kafka").options(**{"kafka.bootstrap.servers": stream.broker, "topic": stream.views}).save()
+    first = stream.run(sink_delivery_guarantee="exactly-once")
+    assert (first.events, first.written) == (100_000, 5_000)
+    end, before = stream.end(), end_offsets(stream.broker, stream.views)
+
+    stream.send((user, f"region {user % 10}") for user in range(200_000, 200_100))
+    second = stream.run(sink_delivery_guarantee="exactly-once")
+    # Spark's progress, the messages in the topic, and the offsets of the state record.
+    assert (second.events, second.written) == (100, 10)
+    assert len(stream.new_records(end)) == 10
+    record = stream.state_record()
+    assert record is not None and record.stream is not None
+    after = record.stream.offsets[stream.views]
+    assert sum(after.values()) - sum(before.values()) == 100
+    assert stream.table() == stream.batch_result()
 
 
 def test_batch_that_spark_repeats_is_computed_and_not_written_again(stream: StreamTable) -> None:
@@ -152,6 +176,24 @@ def test_check_constraints_are_refused(stream: StreamTable) -> None:
     with pytest.raises(OptionsError, match="`check` constraints"):
         stream.run(checks=(Check("pv > 0", None),))
     assert stream.state_record() is None
+
+
+@pytest.mark.nightly
+def test_change_events_are_change_rows(stream: StreamTable) -> None:
+    stream.source_options["value_format"] = "debezium-json"
+    sign = "if(row_kind IN ('+I', '+U'), 1, -1)"
+    stream.sql = f"SELECT region, sum({sign}) AS pv, sum({sign} * user_id) AS uv FROM {{views}} GROUP BY region"
+    one, two = ({"user_id": user, "region": "a", "viewtime": "2026-11-18 00:00:00"} for user in (1, 2))
+
+    def send(*changes: dict[str, Any]) -> None:
+        write(stream.broker, stream.views, [Message(change) for change in changes])
+
+    send({"before": None, "after": one, "op": "c"}, {"before": None, "after": two, "op": "c"})
+    stream.run()
+    assert stream.table() == {"a": {"region": "a", "pv": 2, "uv": 3}}
+    send({"before": two, "after": {**two, "user_id": 5}, "op": "u"}, {"before": one, "after": None, "op": "d"})
+    assert stream.run().events == 2
+    assert stream.table() == {"a": {"region": "a", "pv": 1, "uv": 5}}
 
 
 @pytest.mark.nightly

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from typing import Any
 
+import yaml
+
 from tests.dbt_project import Project
 from tests.functional.topic_writer import Message, write
-from tests.services import end_offsets
+from tests.services import end_offsets, list_topics, read_topic
 
 SOURCE = """
 {{ config(materialized='kafka_source', topic=var('views')) }}
@@ -73,3 +76,56 @@ def test_documents_example_as_a_stream(dbt_project: Callable[..., Project], brok
         assert "reads no stream" in project.run("run", "--select", "per_region", *views).message("per_region")
         project.write({"models/per_region.sql": PER_REGION.replace("trigger='available-now',", "")})
         assert "has no trigger" in project.run("run", "--select", "per_region", *views).message("per_region")
+
+
+LAST_VIEW = """
+{{ config(materialized='upsert_kafka', unique_key='user_id', topic=var('views') ~ '_last_view', trigger='available-now',
+          sink_delivery_guarantee='exactly-once', exclude_columns=['kafka_partition', 'kafka_offset']) }}
+select user_id, user_region, kafka_partition, kafka_offset from {{ stream(ref('pageviews')) }}"""
+COUNTS = PER_REGION.replace("format='avro', ", "")
+
+
+def _table(broker: str, topic: str, key: str, value: str) -> dict[Any, Any]:
+    """The last value of each key, read by an independent client."""
+    rows = [json.loads(record.value or b"") for record in read_topic(broker, topic)]
+    return {row[key]: row[value] for row in rows}
+
+
+def test_streams_in_an_empty_container_and_with_a_second_target(
+    dbt_project: Callable[..., Project], broker: str, topic_name: str
+) -> None:
+    project = dbt_project({**FILES, "models/per_region.sql": COUNTS, "models/last_view.sql": LAST_VIEW})
+    targets = {
+        "dev": project.profile,
+        "prod": {**project.profile, "topic_prefix": "prod.", "schema": f"{project.profile['schema']}_prod"},
+        "staging": {**project.profile, "schema": f"{project.profile['schema']}_staging"},
+    }
+    project.write({"profiles.yml": yaml.safe_dump({"shop": {"target": "dev", "outputs": targets}})})
+    views = ("--vars", json.dumps({"views": topic_name}))
+    counts, last = f"{topic_name}_per_region", f"{topic_name}_last_view"
+    _views(broker, topic_name, [(1, "a"), (2, "a"), (3, "b")])
+    project.succeed("run", *views)
+
+    # A target of its own has topics, state and checkpoints of its own. One that has the topics of another is refused.
+    _views(broker, topic_name, [(4, "c")])
+    end = {topic: end_offsets(broker, topic) for topic in (counts, last)}
+    second = project.succeed("run", "--target", "prod", *views)
+    assert (second.response("per_region")["events"], second.response("last_view")["events"]) == (4, 4)
+    refused = project.run("run", "--target", "staging", *views)
+    assert "environment dev" in refused.message("per_region") and "environment dev" in refused.message("last_view")
+    assert {topic: end_offsets(broker, topic) for topic in (counts, last)} == end
+    assert _table(broker, f"prod.{counts}", "user_region", "pv") == {"a": 2, "b": 1, "c": 1}
+    assert {topic for topic in list_topics(broker) if counts in topic} == {counts, f"prod.{counts}"}
+
+    # In an empty container the checkpoints are lost: a stateless stream has its offsets in the state record.
+    shutil.rmtree(project.folder / ".upsert_kafka")
+    _views(broker, topic_name, [(1, "c")])
+    third = project.run("run", *views)
+    assert third.exit_code == 1
+    assert third.response("last_view")["events"] == third.response("last_view")["written"] == 2
+    assert _table(broker, last, "user_id", "user_region") == {1: "c", 2: "a", 3: "b", 4: "c"}
+    lost = third.message("per_region")
+    assert "its checkpoint" in lost and "is gone" in lost and "--full-refresh" in lost
+    assert end_offsets(broker, counts) == end[counts]
+    project.succeed("run", "--full-refresh", "--select", "per_region", *views)
+    assert _table(broker, counts, "user_region", "pv") == {"a": 2, "b": 1, "c": 2}
