@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target that needs it builds. Nothing has to be activated.
 .DEFAULT_GOAL := help
-.PHONY: help setup check test coverage nightly matrix bench lint format lock demo docs clean java
+.PHONY: help setup check test coverage nightly matrix bench lint format lock demo demo-stream docs clean java
 SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -28,8 +28,9 @@ help:
 	@echo 'make lint     ruff, mypy and the import contract'
 	@echo 'make format   let ruff format the code'
 	@echo 'make demo     a SELECT becomes a Kafka topic: build, look, change, build again, look at the difference'
+	@echo 'make demo-stream  the same as a stream: results appear while events flow, for half a minute'
 	@echo 'make docs     build the documentation as a site in build/site; broken links are errors'
-	@echo 'make bench    benchmark against Spark and Flink, results in docs/performance (30 minutes, on an idle machine)'
+	@echo 'make bench    benchmark against Spark and Flink, results in docs/performance (an hour, on an idle machine)'
 	@echo 'make lock     pin the dependencies of pyproject.toml, with hashes, in requirements*.txt; ARGS=--upgrade for newer ones'
 	@echo 'make setup    build $(VENV) only'
 	@echo 'make clean    remove $(VENV) and generated files'
@@ -85,6 +86,9 @@ $(UV):
 
 demo: $(READY)
 	@$(PY) examples/pageviews/demo.py
+
+demo-stream: $(READY)
+	@$(PY) examples/pageviews_stream/demo.py
 
 docs: .docs/.ready
 	.docs/bin/zensical build --strict --clean

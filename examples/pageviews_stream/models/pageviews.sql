@@ -1,0 +1,3 @@
+{{ config(materialized='kafka_source', topic='pageviews') }}
+
+select * from {{ kafka_topic() }}
