@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import commands, encode, growth, plan, publishing, read, report, whole_commands
+from benchmarks import commands, encode, growth, plan, publishing, read, report, streams, whole_commands
 from benchmarks.measured import Figure
 
 Benchmark = Callable[[argparse.Namespace, Path], list[Figure]]
@@ -19,6 +19,7 @@ SECTIONS: dict[str, Benchmark] = {
     "whole-commands": whole_commands.measure,
     "plan": plan.measure,
     "publishing": publishing.measure,
+    "streams": streams.measure,
     "growth": growth.measure,
     "commands": commands.measure,
     "encode": encode.measure,
@@ -31,6 +32,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table that the contenders publish")
     parser.add_argument("--rounds", type=int, default=5, help="measured runs of each contender, after one warm-up run")
     parser.add_argument("--sizes", type=int, nargs="+", help="rows of the tables of whole-commands")
+    parser.add_argument("--rate", type=int, default=2_000, help="events per second of streams")
+    parser.add_argument("--interval", type=int, default=1_000, help="milliseconds between two batches of streams")
+    parser.add_argument("--warm", type=float, default=120, help="seconds for which each stream runs before it is measured")
+    parser.add_argument("--seconds", type=float, default=120, help="for which the latency of streams is measured")
     parser.add_argument("--huge", action="store_true", help="measure growth up to ten million rows")
     parser.add_argument(
         "--only",

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measured import say
@@ -38,18 +39,35 @@ class Job:
         raise RuntimeError("Flink ended before the load was complete. Its output is above.")
 
 
-@contextmanager
-def job(servers: str) -> Iterator[Job | None]:
-    """A running Flink, or None if it can't be installed."""
+@dataclass(frozen=True)
+class Environment:
+    """What runs a PyFlink script."""
+
+    python: Path
+    jar: Path
+    """The connector."""
+
+
+def environment() -> Environment | None:
+    """PyFlink, which is installed on first use; None if it can't be installed."""
     try:
         python = _python()
         jars = fetch_jars("flink-kafka", [CONNECTOR])
     except (OSError, subprocess.CalledProcessError) as error:
         say(f"Flink is skipped, because it can't be installed: {error}")
+        return None
+    [jar] = [jar for jar in jars if "flink-sql-connector-kafka" in jar.name]
+    return Environment(python, jar)
+
+
+@contextmanager
+def job(servers: str) -> Iterator[Job | None]:
+    """A running Flink, or None if it can't be installed."""
+    found = environment()
+    if found is None:
         yield None
         return
-    [jar] = [jar for jar in jars if "flink-sql-connector-kafka" in jar.name]
-    command = [str(python), str(SCRIPT), servers, str(jar)]
+    command = [str(found.python), str(SCRIPT), servers, str(found.jar)]
     process = subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         yield Job(process)
