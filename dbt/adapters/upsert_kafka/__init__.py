@@ -1,16 +1,19 @@
-from dbt.adapters.base import AdapterPlugin
+"""The dbt adapter for Kafka topics. Imports nothing: parts of it, such as the client of the resident dbt, must start quickly."""
 
-from dbt.adapters.upsert_kafka import dbt_internals
-from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
-from dbt.adapters.upsert_kafka.impl import UpsertKafkaAdapter
-from dbt.adapters.upsert_kafka.operations import project_setup
-from dbt.include import upsert_kafka
+from __future__ import annotations
 
-Plugin = AdapterPlugin(
-    adapter=UpsertKafkaAdapter,  # type: ignore[arg-type]
-    credentials=UpsertKafkaCredentials,
-    include_path=upsert_kafka.PACKAGE_PATH,
-    dependencies=["spark"],
-)
+from typing import TYPE_CHECKING, Any
 
-dbt_internals.after_profile_of_init(UpsertKafkaAdapter.ConnectionManager.TYPE, project_setup.ask_about_json)
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.plugin import Plugin
+
+__all__ = ["Plugin"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the adapter when dbt takes `Plugin` from this package."""
+    if name != "Plugin":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dbt.adapters.upsert_kafka import plugin
+
+    return plugin.Plugin
