@@ -6,6 +6,7 @@ A statement runs when it is executed, and its error is raised there. Leaves to `
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 import signal
 import threading
@@ -26,7 +27,7 @@ from dbt.adapters.upsert_kafka import dbt_internals, progress
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.dbt_internals import ConnectionManagerHooks
 from dbt.adapters.upsert_kafka.errors import lacks
-from dbt.adapters.upsert_kafka.spark import session, table_formats
+from dbt.adapters.upsert_kafka.spark import session, shared_jvm, table_formats
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.spark.restoring_session import NOT_FOUND, RestoringSession, missing_relation
 from dbt.adapters.upsert_kafka.spark.row_counter import TagRowCounter
@@ -85,8 +86,10 @@ class SessionHandle:
     def __init__(self, credentials: UpsertKafkaCredentials, name: str, relations: MissingRelations | None = None) -> None:
         self.credentials = credentials
         self.relations = relations
-        self.tag = "".join(c if c.isalnum() else "-" for c in name)
+        # Processes that share a JVM may run models of one name.
+        self.tag = f"{os.getpid()}-" + "".join(c if c.isalnum() else "-" for c in name)
         self.is_cancelled = False
+        self._is_closed = False
         self._spark: SparkSession | None = None
         self._frame: DataFrame | None = None
         self._rows: Iterator[Row] | None = None
@@ -103,6 +106,8 @@ class SessionHandle:
             if not self.credentials.remote:
                 # A tag of the SparkSession would be visible to this thread only, but another thread cancels.
                 self._spark.sparkContext.addJobTag(self.tag)
+                if shared_jvm.is_attached():
+                    self._spark.sparkContext.addJobTag(shared_jvm.job_tag(os.getpid()))
                 self.row_counter.attach(self._spark)
         return self._spark
 

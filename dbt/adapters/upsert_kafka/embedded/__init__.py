@@ -19,6 +19,7 @@ import fcntl
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -59,6 +60,9 @@ class _Use:
 _uses: dict[Path, _Use] = {}
 _mutex = threading.RLock()
 
+share_lock: Callable[[int], None] | None = None
+"""Gets the descriptor of the users' lock. The resident dbt keeps a copy, so that the broker runs until the next command."""
+
 
 def broker_folder(project_dir: Path) -> Path:
     """The folder with a project's broker: data, configuration, log and locks."""
@@ -87,6 +91,8 @@ def ensure_running(project_dir: Path) -> str:
         except OSError as e:
             reason = "no space left on the device" if e.errno == errno.ENOSPC else e
             raise EmbeddedBrokerError(f"The embedded Kafka broker can't use {folder}: {reason}.") from e
+        if share_lock is not None:
+            share_lock(_uses[folder].lock.fileno())
         return _uses[folder].bootstrap_servers
 
 

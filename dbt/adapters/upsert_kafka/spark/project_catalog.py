@@ -74,11 +74,16 @@ class ProjectCatalog:
             self._orphans = self._find_orphans()
         fcntl.lockf(self._file, fcntl.LOCK_SH)
 
-    def attach(self, spark: SparkSession) -> None:
-        """Load the definitions into a Spark that has just started, and write every later change."""
+    def attach(self, spark: SparkSession, lock_jvm: bool = True) -> None:
+        """Load the definitions into a Spark that has just started, and write every later change.
+
+        Args:
+            lock_jvm: False for a JVM that other processes use too. The resident dbt cancels the jobs of a killed process.
+        """
         self._spark = spark
         # If only the Python process is killed, its JVM goes on for a moment. The table folders that it writes are no orphans.
-        self._jvm_file = catalog_internals.lock_file(self._file.name)
+        if lock_jvm:
+            self._jvm_file = catalog_internals.lock_file(self._file.name)
         self.refresh()
         catalog_internals.listen(spark, self._changed)
 

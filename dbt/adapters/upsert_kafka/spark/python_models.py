@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.spark import time_zone
+from dbt.adapters.upsert_kafka.spark import shared_jvm, time_zone
 from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
 logger = AdapterLogger("upsert_kafka")
@@ -24,6 +24,7 @@ logger = AdapterLogger("upsert_kafka")
 
 def rows(spark: SparkSession, name: str, code: str) -> DataFrame:
     """Return the DataFrame that the model returns; its rows are not computed yet."""
+    shared_jvm.use_new_workers(spark)
     scope = {"__name__": name, "spark": spark}
     with _errors_with_line(name), _session_zone(spark):
         exec(compile(code, _file(name), "exec"), scope)
@@ -32,6 +33,7 @@ def rows(spark: SparkSession, name: str, code: str) -> DataFrame:
 
 def run(spark: SparkSession, name: str, code: str) -> None:
     """Run code whose last line, `write_table(relation, file_format)`, writes what the model returns."""
+    shared_jvm.use_new_workers(spark)
     scope: dict[str, Any] = {"__name__": name, "spark": spark}
 
     def write_table(relation: str, file_format: str | None) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from dbt.adapters.events.logging import AdapterLogger
@@ -24,7 +25,7 @@ from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import reach
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings, export_secrets
-from dbt.adapters.upsert_kafka.spark import connect, internals, launcher, settings
+from dbt.adapters.upsert_kafka.spark import connect, internals, launcher, settings, shared_jvm
 from dbt.adapters.upsert_kafka.spark.project_catalog import ProjectCatalog
 from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
@@ -147,7 +148,10 @@ def stop() -> None:
 def _stop(session: SparkSession) -> None:
     global _catalog
     try:
-        session.stop()
+        if shared_jvm.is_attached():
+            shared_jvm.detach()
+        else:
+            session.stop()
     except (PySparkException, OSError) as error:
         logger.debug(f"Spark had ended before it was stopped: {error!r}")
     if _catalog is not None:
@@ -184,13 +188,10 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
         spark_settings = {**executor_environment, **spark_settings}
     kafka_properties.use_java_client(None)
     try:
-        public = {name: value for name, value in spark_settings.items() if not settings.is_secret(name)}
-        with _without_jvm_warning() as stderr:
-            internals.launch_jvm(public, launcher.script_of(public), stderr)
-        session = SparkSession.builder.config(map=spark_settings).getOrCreate()
+        session = _shared_session(credentials, spark_settings, secrets) or _own_session(spark_settings)
         internals.delete_artifacts_folder(session)
         if catalog is not None:
-            catalog.attach(session)
+            catalog.attach(session, lock_jvm=not shared_jvm.is_attached())
         else:
             # The first statement opens a metastore. Here its error is reported as one; in a model it would not be.
             session.sql("show databases").collect()
@@ -203,12 +204,30 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
         raise UpsertKafkaError(_start_failure(error, credentials)) from error
     kafka_properties.use_java_client(internals.java_kafka_client(session))
     if newer := [f"'kafka: {name}' {why}" for name in credentials.kafka if (why := kafka_properties.newer_than_client(name))]:
-        session.stop()
-        if catalog is not None:
-            catalog.close()
+        _catalog = catalog
+        _stop(session)
         raise UpsertKafkaError("; ".join(newer))
     _catalog = catalog
     return session
+
+
+def _own_session(spark_settings: dict[str, Any]) -> SparkSession:
+    public = {name: value for name, value in spark_settings.items() if not settings.is_secret(name)}
+    with _without_jvm_warning() as stderr:
+        internals.launch_jvm(public, launcher.script_of(public), stderr)
+    return SparkSession.builder.config(map=spark_settings).getOrCreate()
+
+
+def _shared_session(
+    credentials: UpsertKafkaCredentials, spark_settings: dict[str, Any], secrets: dict[str, str]
+) -> SparkSession | None:
+    """A session in the resident's JVM; None without one. A cluster's resources are not kept for the next command."""
+    if not shared_jvm.is_offered() or not settings.is_local(credentials):
+        return None
+    mask = os.umask(0o077)
+    os.umask(mask)
+    identity = {**secrets, "the project's folder": str(credentials.state_dir), "the umask": str(mask)}
+    return shared_jvm.open_session(spark_settings, identity, settings.uses_project_catalog(credentials))
 
 
 def _start_failure(error: Exception, credentials: UpsertKafkaCredentials) -> str:
