@@ -46,6 +46,7 @@ _STACK_OR_PLAN = re.compile(r"\n\s*at |\n+JVM stacktrace|;\n(?=['A-Z+])")
 _DENIED = re.compile(r"TopicAuthorizationException: Not authorized to access topics: \[([^\]]+)\]")
 
 CANCEL_INTERVAL_SECONDS = 0.2
+STOPPED = "The command was stopped."
 
 # The column that DELETE, UPDATE and MERGE of Delta return.
 AFFECTED = "num_affected_rows"
@@ -98,7 +99,13 @@ class SessionHandle:
 
     @property
     def spark(self) -> SparkSession:
-        """The session of this connection, opened on first use."""
+        """The session of this connection, opened on first use.
+
+        Raises:
+            DbtRuntimeError: the command was stopped before the first statement.
+        """
+        if self._spark is None and self.is_cancelled:
+            raise DbtRuntimeError(STOPPED)
         if self._spark is None:
             self._spark = session.new_session(self.credentials)
             if isinstance(self._spark, RestoringSession) and self.relations is not None:
@@ -158,9 +165,13 @@ class SessionHandle:
         threading.Thread(target=self._cancel_until_closed, daemon=True).start()
 
     def _cancel_until_closed(self) -> None:
-        while (spark := self._spark) is not None:
+        while not self._is_closed:
+            spark = self._spark
             try:
-                if self.credentials.remote:
+                if spark is None:
+                    # The thread may be opening its session just now.
+                    pass
+                elif self.credentials.remote:
                     spark.interruptAll()
                 else:
                     spark.sparkContext.cancelJobsWithTag(self.tag)
@@ -174,6 +185,7 @@ class SessionHandle:
         """Spark has no transactions."""
 
     def close(self) -> None:
+        self._is_closed = True
         self._frame, self._rows, self._spark = None, None, None
         self.row_counter.attach(None)
 
@@ -240,6 +252,7 @@ class UpsertKafkaConnectionManager(ConnectionManagerHooks):
 
     def __init__(self, profile: Any, mp_context: SpawnContext) -> None:
         super().__init__(profile, mp_context)
+        self._stopped_by: int | None = None
         progress.configure(lines=dbt_internals.wants_progress(profile), colors=dbt_internals.uses_colors(profile))
 
     @contextmanager
@@ -291,6 +304,18 @@ class UpsertKafkaConnectionManager(ConnectionManagerHooks):
     def data_type_code_to_name(cls, type_code: Any) -> str:
         # Contracts compare types without precision and scale, as in other adapters.
         return re.sub(r"^decimal\(.*\)$", "decimal", str(type_code))
+
+    def set_connection_name(self, name: str | None = None) -> Connection:
+        connection = super().set_connection_name(name)
+        # A thread that takes up a node now has no connection that `cancel_open` could have found.
+        if self._stopped_by not in (None, threading.get_ident()):
+            raise DbtRuntimeError(STOPPED)
+        return connection
+
+    def cancel_open(self) -> list[str]:
+        """Stop all other threads: those that run a statement, and those that have a node but no connection yet."""
+        self._stopped_by = threading.get_ident()
+        return super().cancel_open()
 
     def cancel(self, connection: Connection) -> None:
         if connection.handle is not None:
