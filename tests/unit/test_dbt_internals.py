@@ -21,6 +21,7 @@ from dbt.config.project import VarProvider
 from dbt.config.runtime import RuntimeConfig
 from dbt.context import providers
 from dbt.contracts.graph.nodes import ModelNode
+from dbt.contracts.project import Project
 from dbt.parser.schemas import ModelPatchParser
 from dbt.task import init, run
 from dbt_common.events.functions import get_stdout_config
@@ -162,3 +163,10 @@ def test_stack_trace_is_left_to_the_log_file(monkeypatch: pytest.MonkeyPatch) ->
     dbt_internals.hide_stack_trace()
     trace, error = (SimpleNamespace(info=SimpleNamespace(name=name)) for name in ("MainStackTrace", "MainEncounteredError"))
     assert (stdout.filter(trace), stdout.filter(error), file.filter(trace)) == (False, True, True)
+
+
+def test_compile_schemas_computes_what_every_command_needs() -> None:
+    dbt_internals.compile_schemas()
+    before = Project.json_schema.cache_info().misses
+    Project.validate({"name": "shop", "config-version": 2, "profile": "shop"})
+    assert Project.json_schema.cache_info().misses == before, f"dbt does not keep the schemas of its classes. {MOVED}"

@@ -27,6 +27,7 @@ project_option = click.option(
 
 LAZY = {
     "apply": "plan.commands:apply",
+    "dbt": "resident.command:dbt",
     "describe": "inspection.commands:describe",
     "plan": "plan.commands:plan",
     "stream": "continuous.command:stream",

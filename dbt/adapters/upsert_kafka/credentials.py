@@ -72,6 +72,9 @@ class UpsertKafkaCredentials(Credentials):
     file_format: str | None = None
     """The default `file_format` of tables, incremental models, seeds and snapshots."""
 
+    resident_idle_minutes: float = 30
+    """After this time without a command the resident dbt (`upsert-kafka dbt`) ends."""
+
     # Not a field of the profile: the adapter sets it.
     project_root: ClassVar[Path | None] = None
 
@@ -204,6 +207,9 @@ def _problems(data: dict[str, Any]) -> list[str]:
     if isinstance(data.get("remote"), str):
         problems += _problems_of_remote(data["remote"], data)
     problems += _problems_of_names(data)
+    minutes = data.get("resident_idle_minutes", 1)
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or minutes <= 0:
+        problems.append(f"'resident_idle_minutes' is {minutes!r}: must be a number of minutes above 0")
     for name in MAPPINGS:
         if data.get(name) is not None and not isinstance(data[name], dict):
             problems.append(f"'{name}' must be a mapping of names to values")

@@ -29,6 +29,7 @@ __all__ = [
     "after_profile_of_init",
     "call_python_model",
     "command_of",
+    "compile_schemas",
     "declare_enforced_constraints",
     "hide_stack_trace",
     "invocation_id",
@@ -130,6 +131,19 @@ def command_of(config: Any) -> str:
     Missing: an adapter sees the command only as an attribute of `config.args`.
     """
     return str(getattr(getattr(config, "args", None), "which", ""))
+
+
+def compile_schemas() -> None:
+    """Compute the JSON schemas with which every dbt command validates the project's files.
+
+    Why: they are a third of the CPU time of a small command; the resident dbt computes them once, before it forks.
+    Missing: dbt computes a schema when a class is first used, and keeps it for the process.
+    """
+    from dbt.contracts import project, selection
+
+    classes = (project.ProjectFlags, project.ProfileConfig, project.Project, project.PackageConfig, project.Configuration)
+    for cls in (*classes, selection.SelectorFile):
+        cls.json_schema()
 
 
 def without_ref_filter(relation: BaseRelation) -> BaseRelation:

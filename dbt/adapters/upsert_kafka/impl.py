@@ -42,6 +42,7 @@ from dbt.adapters.upsert_kafka.plan.adapter import PlanningAdapter
 from dbt.adapters.upsert_kafka.publish import append, configuration, contracts, encode, memory, pipeline
 from dbt.adapters.upsert_kafka.publish.request import Publication, Request, topic_settings
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.resident import link
 from dbt.adapters.upsert_kafka.sinks import GroupCommit
 from dbt.adapters.upsert_kafka.source import source
 from dbt.adapters.upsert_kafka.source.source import Reading
@@ -71,6 +72,7 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         dbt_internals.declare_enforced_constraints(SINKS)
         # `dbt debug` outside of a project has only a profile.
         UpsertKafkaCredentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
+        link.report_idle_minutes(config.credentials.resident_idle_minutes)
         if dbt_internals.command_of(config) in SPARK_COMMANDS:
             session.start_early(config.credentials)
 
