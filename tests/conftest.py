@@ -22,6 +22,7 @@ pytest_plugins = ["tests.property_tests"]
 # Files that take minutes, the longest first. If one of them started last, the other workers would wait for it.
 LONGEST_FIRST = [
     "test_kills",
+    "test_resident",
     "test_group_kills",
     "test_project_catalog",
     "test_containers",
