@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -11,6 +12,7 @@ from packaging.version import Version
 
 from dbt.adapters.upsert_kafka import tested_versions
 from docs import compatibility_page
+from tests.matrix.rows import EVERY_BROKER
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSED = [row for row in compatibility_page.results() if not row["failed"]]
@@ -31,6 +33,16 @@ def test_tested_versions_are_those_that_passed() -> None:
     assert {row["versions"]["pyspark"] for row in rows} == set(tested_versions.PYSPARK)
     assert {series(row["versions"]["python"]) for row in rows} == set(tested_versions.PYTHON)
     assert {row["java"] for row in rows} == set(tested_versions.JAVA)
+
+
+def test_every_version_passed_in_two_rows() -> None:
+    found: Counter[tuple[str, str]] = Counter()
+    for row in PASSED:
+        found.update((name, series(row["versions"][name])) for name in ("dbt-core", "pyspark", "python"))
+        found.update(("Kafka", series(broker)) for broker in row["brokers"])
+        found["Java", row["java"]] += 1
+    assert {version: rows for version, rows in found.items() if rows < 2} == {}
+    assert {version for name, version in found if name == "Kafka"} == {series(broker) for broker in EVERY_BROKER}
 
 
 def test_oldest_and_newest_dependencies_are_in_rows() -> None:
