@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,10 @@ LONGEST_FIRST = [
 
 # Fixtures that start a JVM.
 SERVICES = {"broker", "fault_cluster", "registry", "secured", "spark"}
+
+# A background job of a script ignores SIGINT, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # DBT_* variables of the caller change what dbt does.
 for _name in [name for name in os.environ if name.startswith("DBT_")]:
