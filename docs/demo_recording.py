@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -37,8 +38,10 @@ def read_all(terminal: int) -> str:
     try:
         while text := os.read(terminal, 65536):
             shown += text
-    except OSError:
-        pass  # the end of a pseudo-terminal is an error on Linux
+    except OSError as error:
+        # Linux reports the end of a pseudo-terminal as an error.
+        if error.errno != errno.EIO:
+            raise
     os.close(terminal)
     return shown.decode()
 

@@ -46,7 +46,7 @@ class Clients:
 
 
 class Supervisor:
-    """Runs streams until it is told to end.
+    """Runs streams until `is_ending`.
 
     Args:
         is_ending: whether Ctrl-C or SIGTERM came.
