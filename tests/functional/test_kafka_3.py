@@ -18,7 +18,8 @@ def kafka_3() -> Iterator[str]:
         yield cluster.bootstrap_servers
 
 
-@pytest.mark.parametrize("guarantee", [pytest.param("at-least-once", marks=pytest.mark.nightly), "exactly-once"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_topic_equals_the_select(spark: SparkSession, kafka_3: str, topic_name: str, schema_name: str, guarantee: str) -> None:
     table = Table(spark, kafka_3, topic_name, schema_name)
     table.options["sink_delivery_guarantee"] = guarantee
