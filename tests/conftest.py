@@ -99,6 +99,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in deselected]
 
 
+class FailuresAtOnce:
+    """Prints a failure when it happens. If the run is ended from outside, the summary is never printed."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when})\n{report.longreprtext}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    # A worker of xdist has a reporter too. What it writes is lost.
+    if terminal is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailuresAtOnce(terminal))
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[str]:
     """Bootstrap servers of a Kafka broker that is started here, or of the one in UPSERT_KAFKA_TEST_BROKER."""

@@ -12,12 +12,14 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
 
 import requests
+from confluent_kafka import Consumer
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from dbt.adapters.upsert_kafka.embedded.node import (
@@ -287,5 +289,20 @@ def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
     try:
         partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
         return {p.partition: offset for p, offset in consumer.end_offsets(partitions).items()}
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def group_member(bootstrap_servers: str, group: str, topic: str) -> Iterator[None]:
+    """A member of a consumer group that has partitions of a topic. kafka-python 3.0.12 sometimes never joins, so it is librdkafka."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "client.id": "other", "enable.auto.commit": False})
+    try:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + 60
+        while not consumer.assignment():
+            assert time.monotonic() < deadline, f"group {group} got no partition of topic {topic}"
+            consumer.poll(0.2)
+        yield
     finally:
         consumer.close()

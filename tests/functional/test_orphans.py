@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import KafkaAdminClient
 
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
@@ -15,6 +15,7 @@ from dbt.adapters.upsert_kafka.operations.environment import Environment, TopicM
 from dbt.adapters.upsert_kafka.operations.orphans import Orphans, Relations
 from dbt.adapters.upsert_kafka.state.record import StateRecord
 from dbt.adapters.upsert_kafka.state.store import StateSettings, StateStore
+from tests.services import group_member
 from tests.tables import Table
 
 
@@ -110,11 +111,8 @@ def test_model_with_a_new_topic_keeps_the_old_one_and_warns(owned: Table, admin:
 def reader(table: Table) -> Iterator[str]:
     """A consumer group with a member that reads the topic. The topic must exist: name the fixture that publishes it first."""
     group = f"readers-of-{table.topic}"
-    consumer = KafkaConsumer(table.topic, bootstrap_servers=table.broker, group_id=group)
-    while not consumer.assignment():
-        consumer.poll(timeout_ms=500)
-    yield group
-    consumer.close()
+    with group_member(table.broker, group, table.topic):
+        yield group
 
 
 def test_topic_that_a_group_reads_is_not_dropped(owned: Table, admin: KafkaAdminClient, reader: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, GuardError
@@ -14,7 +14,7 @@ from dbt.adapters.upsert_kafka.sinks import GroupCommit
 from tests.dbt_project import Project
 from tests.functional.test_group_commits import FILES, committed
 from tests.functional.topic_writer import Message, write
-from tests.services import Cluster, read_topic
+from tests.services import Cluster, group_member, read_topic
 from tests.tables import Table
 
 EXACTLY_ONCE = {"sink_delivery_guarantee": "exactly-once"}
@@ -74,15 +74,8 @@ def test_group_that_moved_or_has_members_is_refused_before_the_write(table: Tabl
 
     assert_refused(group.commit((), (2, 1)), "published already. Nothing was written. Run the source .*select events[+]")
     assert_refused(group.commit((1, 1), (3, 3)), "another run or consumer committed them. Nothing was written")
-    consumer = KafkaConsumer(
-        group.topic, bootstrap_servers=table.broker, group_id=group.name, enable_auto_commit=False, client_id="other"
-    )
-    try:
-        while not consumer.assignment():
-            consumer.poll(timeout_ms=200)
+    with group_member(table.broker, group.name, group.topic):
         assert_refused(group.commit((2, 1), (3, 3)), "has members: another consumer reads with it. Nothing was written")
-    finally:
-        consumer.close()
     # A source that read nothing may run again.
     table.publish([(1, "y")], groups=(group.commit((2, 1), (2, 1)),), **EXACTLY_ONCE)
     assert group.offsets() == (2, 1)
