@@ -11,7 +11,8 @@ PIP = $(PY) -m pip install --disable-pip-version-check
 # much of the time a test waits for a process to start or to end.
 JOBS ?= 3
 SPREAD = -n $(JOBS) --dist loadfile --no-loadscope-reorder
-BEFORE_PUSH = $(SPREAD) -m 'not nightly' --durations=20
+# A test that hangs fails after 15 minutes, and the others go on.
+BEFORE_PUSH = $(SPREAD) -m 'not nightly' --durations=20 --timeout=900 --timeout-method=signal
 COVERAGE = $(PY) -m coverage
 # dbt's adapter suites run dbt inside pytest's process, which can have one Spark only. Small queries do not need C2.
 SUITES = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(PY)

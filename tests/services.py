@@ -295,8 +295,10 @@ def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
 
 @contextmanager
 def group_member(bootstrap_servers: str, group: str, topic: str) -> Iterator[None]:
-    """A member of a consumer group that has partitions of a topic. kafka-python 3.0.12 sometimes never joins, so it is librdkafka."""
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "client.id": "other", "enable.auto.commit": False})
+    """A member of a consumer group, with partitions: librdkafka, because kafka-python 3.0.12 sometimes never joins."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": group, "client.id": "other", "enable.auto.commit": False}
+    )
     try:
         consumer.subscribe([topic])
         deadline = time.monotonic() + 60

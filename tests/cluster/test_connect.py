@@ -29,6 +29,7 @@ def test_topics_equal_their_selects(server: ConnectServer, dbt_project: Callable
     shop.run_two_days(dbt_project(shop.FILES, remote=server.remote))
 
 
+@pytest.mark.nightly
 def test_server_that_cannot_be_used_is_reported_in_one_line(server: ConnectServer, dbt_project: Callable[..., Project]) -> None:
     [unused_port] = free_ports(1)
     with ConnectServer() as bare:

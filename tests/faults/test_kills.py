@@ -156,7 +156,7 @@ def test_killed_exactly_once_run_is_visible_completely_or_not_at_all(model: Mode
         scene.wait_until_over()
         assert scene.transaction() == TransactionState.COMPLETE_COMMIT
         assert model.table() == of_version(1)
-        kills = [kill_during_the_write, kill_after_the_last_write, *([kill_before_the_transaction] if NIGHTLY else [])]
+        kills = [kill_during_the_write, *([kill_after_the_last_write, kill_before_the_transaction] if NIGHTLY else [])]
         for version, kill_at_step in enumerate(kills, 2):
             kill_at_step(model, model.start(version))
             assert model.table() == of_version(1), kill_at_step.__name__

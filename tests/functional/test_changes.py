@@ -201,6 +201,7 @@ def test_concurrent_write_is_reported(table: Table, monkeypatch: pytest.MonkeyPa
     assert table.publish([(1, "an")]).deleted == 1, "the next run deletes the other writer's key"
 
 
+@pytest.mark.nightly
 def test_only_changed_rows_of_a_million_are_written(table: Table, spark: SparkSession) -> None:
     keys = 1_000_000
     select = "SELECT id, concat('name ', id {}) AS name FROM range({}) WHERE {}"

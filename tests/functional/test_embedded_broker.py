@@ -165,6 +165,7 @@ def test_killed_user_leaves_no_broker_behind(project: Path, user: Callable[..., 
         os.kill(broker, 0)
 
 
+@pytest.mark.nightly
 def test_killed_broker_is_started_again_for_the_next_user(project: Path, user: Callable[..., User]) -> None:
     first = user()
     create_topic(first.address(), "kept")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
 import yaml
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 
@@ -54,6 +55,7 @@ def run(project: Project, *arguments: str, **variables: object) -> Outcome:
     return project.run(*arguments, *(["--vars", json.dumps(variables)] if variables else []))
 
 
+@pytest.mark.nightly
 def test_group_is_held_back_until_every_consumer_has_read(
     dbt_project: Callable[..., Project], broker: str, schema_name: str
 ) -> None:

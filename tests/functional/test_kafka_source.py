@@ -383,6 +383,7 @@ def test_missing_field_fails_with_fail_on_missing_field(sources: Sources, broker
         sources.rows()
 
 
+@pytest.mark.nightly
 def test_source_without_columns_uses_the_registered_schema(
     spark: SparkSession, broker: str, registry: str, topic_name: str, schema_name: str
 ) -> None:

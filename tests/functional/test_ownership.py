@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import pytest
 import requests
 import yaml
 
@@ -116,6 +117,7 @@ def test_targets_that_share_a_cluster(dbt_project: Callable[..., Project], broke
         assert f"owner model orders of project shop, environment prod, schema {schema}, last run invocation " in listed
 
 
+@pytest.mark.nightly
 def test_prefix_and_suffix_apply_to_subjects_and_transactional_ids(
     dbt_project: Callable[..., Project], registry: str, topic_name: str
 ) -> None:

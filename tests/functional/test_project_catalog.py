@@ -111,6 +111,7 @@ def test_two_processes_build_test_and_show_different_models_of_one_project(dbt_p
             server.stop()
 
 
+@pytest.mark.nightly
 def test_killed_process_leaves_a_project_that_the_next_run_can_use(dbt_project: MakeProject) -> None:
     sleep = "reflect('java.lang.Thread', 'sleep', cast({{ var('millis', 0) }} as bigint))"
     project = dbt_project(

@@ -90,6 +90,7 @@ def test_output_and_exit_codes_are_those_of_plain_dbt(dbt: ResidentProject) -> N
     assert code == 1 and "DIVIDE_BY_ZERO" in output
 
 
+@pytest.mark.nightly
 def test_pipes_end_with_the_command(dbt: ResidentProject) -> None:
     assert "orders" in dbt.shell("$DBT ls | cat").stdout
     assert len(dbt.shell("$DBT ls | head -1").stdout.splitlines()) == 1
@@ -133,12 +134,14 @@ def test_ctrl_c_cancels_the_command_and_nothing_else(dbt: ResidentProject) -> No
     assert STARTING not in dbt.succeed("ls", "-s", "orders")
 
 
+@pytest.mark.nightly
 def test_client_killed_during_a_command_cancels_it(dbt: ResidentProject) -> None:
     code, _ = dbt.interrupt(signal.SIGKILL)
     assert code == -signal.SIGKILL
     wait_until(dbt.has_no_command)
 
 
+@pytest.mark.nightly
 def test_changed_spark_settings_start_spark_again(dbt: ResidentProject) -> None:
     resident, spark = dbt.processes()
     dbt.project.profile["spark"]["spark.sql.shuffle.partitions"] = 3

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.dbt_project import QUICK_SPARK, Project
 from tests.services import list_topics
 
@@ -14,6 +16,7 @@ APPEND = "{{{{ config(materialized='kafka', topic='{0}', sink_delivery_guarantee
 GUARANTEES = ("none", "at-least-once", "exactly-once")
 
 
+@pytest.mark.nightly
 def test_speculation_is_refused_before_anything_is_written(
     dbt_project: Callable[..., Project], broker: str, schema_name: str
 ) -> None:

@@ -25,7 +25,7 @@ from tests.property_tests import NIGHTLY
 from tests.services import delete_topic
 from tests.tables import Table, json_key, json_value
 
-STEPS = 2000 if NIGHTLY else 15
+STEPS = 2000 if NIGHTLY else 10
 SEED = int(os.environ.get("UPSERT_KAFKA_SEED", random.randrange(10**9) if NIGHTLY else 21))
 CONFIG = {"cleanup.policy": "compact,delete"}
 """Kafka refuses DeleteRecords for a topic that is only compacted."""

@@ -13,7 +13,7 @@ import pytest
 from tests.simulator.promises import violations
 from tests.simulator.runs import World
 
-SECONDS, UNVERIFIED_SECONDS, NIGHTLY_SECONDS = 90, 30, 3600
+SECONDS, UNVERIFIED_SECONDS, NIGHTLY_SECONDS = 40, 20, 3600
 Print = Callable[[str], None]
 
 
