@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dbt.adapters.upsert_kafka.kafka_client.internals import KafkaConnectionManager
-from dbt.adapters.upsert_kafka.sinks.transaction import _Transaction
+from dbt.adapters.upsert_kafka.sinks.transaction import Transaction
 from dbt.adapters.upsert_kafka.state.store import NO_STATE, StateSettings
 from tests.tables import Rows, Table
 
@@ -35,7 +35,7 @@ def counted() -> Iterator[Counter[str]]:
     so these requests count as `WAITING`.
     """
     found: Counter[str] = Counter()
-    send, wait = KafkaConnectionManager.send, _Transaction.wait_until_visible
+    send, wait = KafkaConnectionManager.send, Transaction.wait_until_visible
     waiting = Event()
 
     def counting(self: Any, request: Any, *arguments: Any, **options: Any) -> Any:
@@ -51,7 +51,7 @@ def counted() -> Iterator[Counter[str]]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(KafkaConnectionManager, "send", counting)
-        patched.setattr(_Transaction, "wait_until_visible", marked)
+        patched.setattr(Transaction, "wait_until_visible", marked)
         yield found
 
 

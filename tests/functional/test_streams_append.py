@@ -110,10 +110,10 @@ def test_windows_are_appended_when_they_are_final(stream: StreamTable) -> None:
 def test_driver_does_not_collect_what_explode_made_large(stream: StreamTable, monkeypatch: pytest.MonkeyPatch) -> None:
     stream.sql = "SELECT region, user_id * 300 + n AS user_id FROM {views} LATERAL VIEW explode(sequence(0, 299)) AS n"
 
-    def refuse(_: object) -> None:
-        raise AssertionError("the driver collects the records")
+    def refuse(*_: object) -> None:
+        raise AssertionError("the driver writes the records")
 
-    monkeypatch.setattr("dbt.adapters.upsert_kafka.sinks.transaction._DriverTransaction.prepare", refuse)
+    monkeypatch.setattr("dbt.adapters.upsert_kafka.sinks.driver.DriverSink.deliver", refuse)
     stream.send((user, "a") for user in range(100))
     assert stream.run(**EXACTLY_ONCE).written == 30_000
     assert appended(stream) == [("a", number) for number in range(30_000)]

@@ -88,9 +88,9 @@ def _raise(error: BaseException | None) -> None:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     broker = Broker()
     monkeypatch.setattr(transaction, "Client", broker.client)
-    monkeypatch.setattr(transaction, "_limits", lambda _: transaction._Limits(1000, 60_000))
-    monkeypatch.setattr(transaction._Transaction, "encode", lambda *_: "batches")
-    monkeypatch.setattr(transaction._Transaction, "write", broker.written)
+    monkeypatch.setattr(transaction, "limits_of", lambda _: transaction.Limits(1000, 60_000))
+    monkeypatch.setattr(transaction.Transaction, "encode", lambda *_: "batches")
+    monkeypatch.setattr(transaction.Transaction, "write", broker.written)
     monkeypatch.setattr(transaction.topics, "ends", lambda *_: {0: 8})
     return broker
 
@@ -262,7 +262,7 @@ def test_fenced_write_is_reported_as_a_newer_run_before_the_transaction_timeout(
 def test_fenced_write_is_reported_as_timed_out_after_the_transaction_timeout(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction, "_limits", lambda _: transaction._Limits(1000, timeout_ms=0))
+    monkeypatch.setattr(transaction, "limits_of", lambda _: transaction.Limits(1000, timeout_ms=0))
     broker.write = [FENCED]
     assert "the write took longer than transaction.timeout.ms=0, so the broker aborted it" in failure()
 
@@ -276,30 +276,30 @@ def test_transactional_id_is_required(broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
-        ({}, transaction._Limits(512 * 1024, 900_000)),
-        ({"batch.size": "9999999"}, transaction._Limits(1_000_000 - 61 - 40, 900_000)),
-        ({"transaction.timeout.ms": "5000"}, transaction._Limits(512 * 1024, 5000)),
+        ({}, transaction.Limits(512 * 1024, 900_000)),
+        ({"batch.size": "9999999"}, transaction.Limits(1_000_000 - 61 - 40, 900_000)),
+        ({"transaction.timeout.ms": "5000"}, transaction.Limits(512 * 1024, 5000)),
     ],
 )
 def test_limits_respect_topic_and_brokers(
-    monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], expected: transaction._Limits
+    monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], expected: transaction.Limits
 ) -> None:
     monkeypatch.setattr(transaction.topics, "config", lambda *_: {"max.message.bytes": "1000000"})
     monkeypatch.setattr(transaction.brokers, "config", lambda *_: {"transaction.max.timeout.ms": "900000"})
-    assert transaction._limits(with_properties(properties)) == expected
+    assert transaction.limits_of(with_properties(properties)) == expected
 
 
 def test_transaction_timeout_above_the_maximum_is_lowered_or_refused_if_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction.topics, "config", lambda *_: {"max.message.bytes": "1000000"})
     monkeypatch.setattr(transaction.brokers, "config", lambda *_: {"transaction.max.timeout.ms": "60000"})
-    assert transaction._limits(with_properties({})).timeout_ms == 60_000
+    assert transaction.limits_of(with_properties({})).timeout_ms == 60_000
     with pytest.raises(DeliveryError, match=r"transaction.timeout.ms=70000 .* is more than the brokers' .*=60000. Nothing was"):
-        transaction._limits(with_properties({"transaction.timeout.ms": "70000"}))
+        transaction.limits_of(with_properties({"transaction.timeout.ms": "70000"}))
 
 
 def test_limits_are_the_defaults_if_the_topic_may_not_be_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction.topics, "config", lambda *_: {})
-    assert transaction._limits(with_properties({})) == transaction._Limits(512 * 1024, 900_000)
+    assert transaction.limits_of(with_properties({})) == transaction.Limits(512 * 1024, 900_000)
 
 
 def with_properties(properties: dict[str, str]) -> Target:

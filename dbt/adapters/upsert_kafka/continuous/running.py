@@ -116,6 +116,7 @@ class RunningStream:
             admin: KafkaAdminClient = self._open.enter_context(self.model.request.kafka.admin())
             analysed, layout = pipeline.analyse(self.model)
             self.writer = pipeline.begin(self.model, analysed, layout, admin)
+            self._open.callback(self.writer.close)
             trigger = f"{int(self.interval.total_seconds() * 1000)} milliseconds"
             self._query = pipeline.start_query(self.model, self.writer, processingTime=trigger)
         except UpsertKafkaError as error:

@@ -24,9 +24,14 @@ from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
 from dbt.adapters.upsert_kafka.state import lease
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dbt.adapters.upsert_kafka.sinks.driver import DriverSink
     from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
 
 SPECULATION = "spark.speculation"
+JAVA_PRODUCER = ("partitioner.class", "interceptor.classes")
+"""Properties whose classes only Java's producer can load."""
 
 
 def check_spark(spark: SparkSession, request: Request) -> None:
@@ -101,6 +106,26 @@ def deliver(
     plan = consumed_groups.with_groups(plan, admin, request)
     progress.step("write", messages)
     return replace(sink.deliver(placed, _target(admin, topic, request, plan)), records=messages)
+
+
+def driver_sink(request: Request) -> DriverSink | None:
+    """The sink for rows that this process has; None if Spark must write them."""
+    if not request.transactional_id:
+        # Spark's sink refuses a timestamp, also that of few rows.
+        is_java = any(name in request.kafka.properties for name in JAVA_PRODUCER) or request.options.record_timestamp
+        if is_java or request.options.sink_delivery_guarantee == "none":
+            return None
+    from dbt.adapters.upsert_kafka.sinks.driver import DriverSink
+
+    return DriverSink()
+
+
+def deliver_rows(
+    sink: DriverSink, rows: pa.Table, topic: Topic, admin: KafkaAdminClient, request: Request, plan: TransactionPlan
+) -> Delivery:
+    """Write rows that this process has."""
+    progress.step("write", rows.num_rows)
+    return sink.deliver(rows, _target(admin, topic, request, consumed_groups.with_groups(plan, admin, request)))
 
 
 def commit_groups(topic: Topic, admin: KafkaAdminClient, request: Request, plan: TransactionPlan) -> None:

@@ -57,8 +57,6 @@ class TransactionPlan:
     run compared with it. None for a run that does not depend on what the topic contains."""
     state: StateWrite | None = None
     groups: tuple[GroupCommit, ...] = ()
-    is_small: bool = False
-    """Whether the records are so few that this process may collect and write them."""
 
 
 NO_PLAN = TransactionPlan()
@@ -75,7 +73,7 @@ class Target:
     """The caller closes it after `deliver`."""
     transactional_id: str | None = None
     plan: TransactionPlan = NO_PLAN
-    """Only for a transaction."""
+    """Only for a transaction, except that `driver` also writes the state record of other deliveries."""
     topic_id: str = ""
     """Kafka's id of the topic, if known."""
 

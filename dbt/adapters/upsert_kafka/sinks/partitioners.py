@@ -46,6 +46,11 @@ class Partitioner:
     name: str | None = None
     function: Function | None = None
 
+    @property
+    def is_default(self) -> bool:
+        """Whether sinks choose the partitions, as Kafka's producers do."""
+        return self.kind == DEFAULT
+
 
 class PartitionerError(Exception):
     """A custom function failed, or returned no partition of the topic."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
@@ -33,6 +33,7 @@ FEATURES_SINCE = 3
 """The version of ApiVersions that has them: Kafka 2.4."""
 NEXT_EPOCH_SINCE = 5
 """The version of EndTxn that has it."""
+NO_TIMEOUT = (1 << 31) - 1
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 BOOTSTRAP_SECONDS = 30.0
 UNKNOWN_TOPIC_SECONDS = 15.0
@@ -59,12 +60,16 @@ class Client:
     Args:
         arguments: kafka-python's client arguments.
         timeout: seconds for which a request is repeated after retriable errors.
-        topic: the topic to write to, so that the first metadata request already asks for its leaders.
+        topic: the topic to write to, or several, so that the first metadata request already asks for their leaders.
         network: opens the connections and tells the time; tests simulate both.
     """
 
     def __init__(
-        self, arguments: Mapping[str, Any], timeout: float, topic: str | None = None, network: Network | None = None
+        self,
+        arguments: Mapping[str, Any],
+        timeout: float,
+        topic: str | Sequence[str] | None = None,
+        network: Network | None = None,
     ) -> None:
         # Errors are raised. kafka-python would also log each of them, into the worker's stderr.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -75,8 +80,8 @@ class Client:
         self.now = network.now
         self.net, self.manager = network.connect(settings)
         self.manager.cluster.config["allow_auto_create_topics"] = False
-        if topic is not None:
-            self.manager.cluster.add_topic(topic)
+        for name in (topic,) if isinstance(topic, str) else topic or ():
+            self.manager.cluster.add_topic(name)
         self._coordinators: dict[tuple[int, str], Any] = {}
         try:
             self.manager.bootstrap(timeout_ms=min(timeout, BOOTSTRAP_SECONDS) * 1000)
@@ -100,6 +105,18 @@ class Client:
             timeout_ms: of the transaction; the broker aborts it afterwards.
         """
         return self._init_producer_id(transactional_id, timeout_ms)
+
+    def open_without_transactions(self) -> Producer:
+        """Get a producer id for writes outside of transactions. With it, brokers recognise a batch that is sent again."""
+        retry = Retry(self)
+        while True:
+            try:
+                request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TIMEOUT, max_version=3)
+                answer = self._request(request, self.manager.least_loaded_node())
+                check(answer.error_code)
+                return Producer("", answer.producer_id, answer.producer_epoch)
+            except errors.KafkaError as error:
+                retry.after(error)
 
     def add_partitions(self, producer: Producer, topic: str, partitions: list[int]) -> None:
         """Add partitions to the transaction. The first ones start it."""

@@ -46,6 +46,7 @@ class Producer:
     """Who writes: the producer id and epoch that the coordinator assigned to a transactional id."""
 
     transactional_id: str
+    """Empty for a producer that writes outside of transactions."""
     producer_id: int
     epoch: int
 
@@ -121,6 +122,8 @@ def stamp(batch: bytes | pa.Buffer, producer: Producer, sequence: int) -> bytes:
         sequence: number of the batch's first record among those that the producer writes to the partition.
     """
     stamped = bytearray(batch)
+    if not producer.transactional_id:
+        stamped[AFTER_CRC + 1] &= ~TRANSACTIONAL
     struct.pack_into(">qhi", stamped, PRODUCER_FIELDS, producer.producer_id, producer.epoch, sequence)
     struct.pack_into(">I", stamped, AFTER_CRC - 4, crc32c(memoryview(stamped)[AFTER_CRC:]))
     return bytes(stamped)

@@ -7,14 +7,12 @@ The steps, of which `steps` repeats the last two, with the epoch that the abort 
     write    Spark tasks write the batches, each task to partitions that no other task writes to
     commit   the driver ends the transaction; if the write failed, it aborts the transaction instead
 
-No record passes through the driver, except the few of a stream's batch (`is_small`): tasks in Python take seconds to start, and
-the driver writes such a batch in milliseconds. This module is Spark's part of it. The order of the steps and what happens after
-failures are left to `steps`, the protocol to `protocol`, the work of the Spark tasks to `task`.
+No record passes through the driver; `driver` has the exception. This module is Spark's part of it. The order of the steps and
+what happens after failures are left to `steps`, the protocol to `protocol`, the work of the Spark tasks to `task`.
 """
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -78,22 +76,21 @@ class TransactionSink(Sink):
         """Commit the offsets of consumer groups in a transaction without records."""
         self._transaction(target).deliver()
 
-    def _transaction(self, target: Target, records: DataFrame | None = None) -> _Transaction:
+    def _transaction(self, target: Target, records: DataFrame | None = None) -> Transaction:
         if target.transactional_id is None:
             raise ValueError("a transaction needs a transactional id")
-        kind = _DriverTransaction if target.plan.is_small else _Transaction
-        return kind(target, target.transactional_id, _limits(target), self._parallelism, records)
+        return Transaction(target, target.transactional_id, limits_of(target), self._parallelism, records)
 
 
 @dataclass(frozen=True)
-class _Limits:
+class Limits:
     """What the brokers allow."""
 
     batch_bytes: int
     timeout_ms: int
 
 
-class _Transaction(Steps):
+class Transaction(Steps):
     """The steps of one delivery, with Spark tasks that write.
 
     Args:
@@ -101,13 +98,13 @@ class _Transaction(Steps):
     """
 
     def __init__(
-        self, target: Target, transactional_id: str, limits: _Limits, parallelism: int | None, records: DataFrame | None = None
+        self, target: Target, transactional_id: str, limits: Limits, parallelism: int | None, records: DataFrame | None = None
     ) -> None:
         super().__init__(target, transactional_id, limits.timeout_ms)
         self._limits = limits
         self._parallelism = parallelism
         self._arguments = target.kafka.python_client()
-        self._timeout = int(_property(target, "delivery.timeout.ms")) / 1000
+        self._timeout = int(property_of(target, "delivery.timeout.ms")) / 1000
         self._records = records
         self._batches: DataFrame | None = None
 
@@ -127,21 +124,16 @@ class _Transaction(Steps):
         if "seq" in records.columns:
             # Records of one key get into batches of one task, which are written in the order of that task.
             records = records.repartition("key").sortWithinPartitions("seq")
-        encode = task.encoder(self._target.partitions, self._limits.batch_bytes, _property(self._target, "compression.type"))
+        encode = task.encoder(self._target.partitions, self._limits.batch_bytes, property_of(self._target, "compression.type"))
         try:
-            return checkpoint(records.select(*_columns(records)).mapInArrow(encode, task.BATCHES))
+            return checkpoint(records.select(*columns_of(records)).mapInArrow(encode, task.BATCHES))
         except SPARK_ERRORS as error:
             raise self._error(self._classify(error), NOTHING_WRITTEN) from None
 
     def write_state(self, client: Client, producer: Producer, delivery: Delivery) -> None:
         if (state := self._target.plan.state) is None:
             return
-        key, value = state.message(delivery)
-        batch = Encoder("none").encode(int(time.time() * 1000), pa.array([key]), pa.array([value]), None)
-        writer = Writer(client, producer, state.topic)
-        writer.add_partitions([STATE_PARTITION])
-        writer.write(STATE_PARTITION, 1, stamp(batch, producer, writer.next_sequence(STATE_PARTITION)))
-        writer.flush()
+        write_state_record(Writer(client, producer, state.topic), producer, *state.message(delivery))
 
     def write(self, producer: Producer) -> Sequence[Report]:
         if self._batches is None:
@@ -169,36 +161,15 @@ class _Transaction(Steps):
         logger.debug(f"Topic '{self._target.topic}': committed, but not visible yet because of another open transaction")
 
 
-class _DriverTransaction(_Transaction):
-    """The steps of a delivery of few records, which this process collects, encodes and writes."""
-
-    _encoded: Sequence[pa.RecordBatch] | None = None
-
-    def prepare(self) -> None:
-        if self._encoded is not None or self._records is None:
-            return
-        target = self._target
-        # Rows without a key go to the partitions in turn. Many small batches must not all start with the first one.
-        first = random.randrange(target.partitions)
-        encode = task.encoder(target.partitions, self._limits.batch_bytes, _property(target, "compression.type"), first)
-        try:
-            rows = self._records.select(*_columns(self._records)).toArrow()
-        except SPARK_ERRORS as error:
-            raise self._error(self._classify(error), NOTHING_WRITTEN) from None
-        self._encoded = list(encode(rows.to_batches()))
-
-    def write(self, producer: Producer) -> Sequence[Report]:
-        if not self._encoded:
-            return []
-        with Client(self._arguments, self._timeout, self._target.topic) as client:
-            out = Writer(client, producer, self._target.topic)
-            for batches in self._encoded:
-                task.write_batches(out, batches, producer)
-            out.flush()
-        return out.partitions
+def write_state_record(out: Writer, producer: Producer, key: bytes, value: bytes) -> None:
+    """Write a record to the state topic, which `out` writes to."""
+    batch = Encoder("none").encode(int(time.time() * 1000), pa.array([key]), pa.array([value]), None)
+    out.add_partitions([STATE_PARTITION])
+    out.write(STATE_PARTITION, 1, stamp(batch, producer, out.next_sequence(STATE_PARTITION)))
+    out.flush()
 
 
-def _columns(records: DataFrame) -> list[str]:
+def columns_of(records: DataFrame) -> list[str]:
     return [name for name in ("key", "value", "partition", "headers", "timestamp") if name in records.columns]
 
 
@@ -236,13 +207,13 @@ def _task_key(spark: SparkSession, tasks: int) -> Column:
     return F.element_at(F.array(*map(F.lit, _task_keys[tasks])), F.col("partition") % tasks + 1)
 
 
-def _property(target: Target, name: str) -> str:
+def property_of(target: Target, name: str) -> str:
     return target.kafka.properties.get(name, DEFAULTS[name])
 
 
-def _limits(target: Target) -> _Limits:
+def limits_of(target: Target) -> Limits:
     """Ask the brokers what they allow. Without the right to ask, Kafka's defaults apply."""
-    batch_bytes, timeout = int(_property(target, "batch.size")), int(_property(target, "transaction.timeout.ms"))
+    batch_bytes, timeout = int(property_of(target, "batch.size")), int(property_of(target, "transaction.timeout.ms"))
     try:
         largest = int(topics.config(target.admin, target.topic)["max.message.bytes"])
         batch_bytes = min(batch_bytes, largest - HEADER_BYTES - MAX_RECORD_OVERHEAD)
@@ -250,12 +221,12 @@ def _limits(target: Target) -> _Limits:
     except (KafkaError, KeyError) as error:
         # The answer has no settings for a topic that the user may not describe.
         logger.debug(f"Topic '{target.topic}': limits not known: {error!r}")
-        return _Limits(batch_bytes, timeout)
-    if timeout > longest:
+        return Limits(batch_bytes, timeout)
+    if timeout > longest and target.transactional_id is not None:
         if "transaction.timeout.ms" in target.kafka.properties:
             raise DeliveryError(
                 f"Topic '{target.topic}': transaction.timeout.ms={timeout} (`properties`) is more than the brokers' "
                 f"transaction.max.timeout.ms={longest}. Nothing was written."
             )
         timeout = longest
-    return _Limits(batch_bytes, timeout)
+    return Limits(batch_bytes, timeout)

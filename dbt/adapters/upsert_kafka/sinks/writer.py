@@ -1,4 +1,4 @@
-"""Writes record batches of a transaction to partitions of one topic.
+"""Writes record batches to partitions of one topic, in a transaction or outside of transactions.
 
 When `Writer.flush` returns, every batch is in its partition once and in order, whatever leader changes and restarts happened;
 otherwise it raises Kafka's error. Opening and ending the transaction is left to `protocol`. The module also runs in Spark's
@@ -65,7 +65,8 @@ class Writer:
         """Add partitions to the transaction, except those that are in it. Needed before the first batch for a partition."""
         new = [partition for partition in partitions if partition not in self._partitions]
         if new:
-            self._client.add_partitions(self._producer, self._topic, new)
+            if self._producer.transactional_id:
+                self._client.add_partitions(self._producer, self._topic, new)
             self._partitions.update({partition: PartitionState(partition, Retry(self._client)) for partition in new})
 
     def next_sequence(self, partition: int) -> int:
@@ -115,7 +116,7 @@ class Writer:
     def _send(self, state: PartitionState, batch: Batch) -> None:
         data = ProduceRequest.TopicProduceData
         request = ProduceRequest(
-            transactional_id=self._producer.transactional_id,
+            transactional_id=self._producer.transactional_id or None,
             acks=ALL_REPLICAS,
             timeout_ms=self._client.manager.config["request_timeout_ms"],
             topic_data=[

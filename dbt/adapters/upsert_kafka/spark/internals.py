@@ -111,6 +111,15 @@ def unpersist_checkpoint(frame: DataFrame) -> None:
     plan.rdd().unpersist(False)
 
 
+def tasks_of_checkpoint(frame: DataFrame) -> int:
+    """How many tasks compute a frame that `DataFrame.localCheckpoint` returned.
+
+    Missing: `DataFrame.rdd` would convert the rows to Python objects and plan the query.
+    """
+    plan: Any = frame._jdf.queryExecution().logical()
+    return int(plan.rdd().getNumPartitions())
+
+
 @dataclass(frozen=True)
 class StageRows:
     """Rows that the tasks of a stage have processed so far."""

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from dbt.adapters.events.logging import AdapterLogger
 from kafka import KafkaAdminClient
@@ -31,6 +32,9 @@ from dbt.adapters.upsert_kafka.streaming import rows
 from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
 from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
 from dbt.adapters.upsert_kafka.streaming.rows import NOT_WRITTEN, BatchRecords, Counts
+
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.sinks.driver import DriverSink
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -59,6 +63,8 @@ class Batches:
     """Set by another thread: the next batch does not begin."""
     error: Exception | None = None
     """What failed, if a batch did. Spark would report it as text with a stack trace."""
+    sink: DriverSink | None = None
+    """For batches that this process writes; None if Spark writes all."""
     _closing: threading.Lock = field(default_factory=threading.Lock)
     """Held while a state record is written or committed: an older record must not come after a newer one."""
 
@@ -98,7 +104,7 @@ class Batches:
         """
         after = replace(after, lease=lease.own() if self.is_continuous else None)
         delivery = self._deliver(found, after) if found.number else None
-        if delivery is None or not self.request.transactional_id:
+        if delivery is None:
             with self._closing:
                 self.check_record()
                 self.memory.store.put(self.memory.of_stream(self.topic, self.layout, after))
@@ -159,23 +165,44 @@ class Batches:
             found = rows.events(frame, request)
             warning = guards.appended_tombstones(found.tombstones, request.topic, self.topic.cleanup_policy, self.layout)
             warn_about(request.model, [warning] if warning else [])
-            found = replace(found, records=deliver.place(found.records, deliver.partitioner_of(request), self.topic))
+            found = self._placed(found)
         deliver.check_size(self.admin, self.topic, found.largest, request)
         return found
 
+    def _placed(self, found: BatchRecords) -> BatchRecords:
+        partitioner = deliver.partitioner_of(self.request)
+        if partitioner.is_default:
+            return found
+        return replace(found, records=deliver.place(found.records, partitioner, self.topic), collected=None)
+
     def _deliver(self, found: BatchRecords, after: Stream) -> Delivery:
-        if not self.request.transactional_id:
+        """Write messages and, except by Spark's sink, the state record."""
+        request, admin, is_transaction = self.request, self.admin, bool(self.request.transactional_id)
+        if not is_transaction:
             self.check_record()
         state = self.memory.of_stream(self.topic, self.layout, after)
         with self._closed_once() as close:
 
             def message(_: Delivery) -> tuple[bytes, bytes]:
                 close()
+                if not is_transaction:
+                    self.check_record()
                 return state.topic.encode(), state.encode()
 
             # The check comes when the transaction is open: whoever wrote before has committed or was aborted.
-            plan = TransactionPlan(self.check_record, StateWrite(self.memory.store.topic, message), is_small=found.is_small)
-            return deliver.deliver(found.records, found.number, self.topic, self.admin, self.request, plan)
+            plan = TransactionPlan(self.check_record, StateWrite(self.memory.store.topic, message))
+            if self.sink is not None and found.is_small:
+                return deliver.deliver_rows(self.sink, found.rows(), self.topic, admin, request, plan)
+            delivery = deliver.deliver(found.records, found.number, self.topic, admin, request, plan)
+            if not is_transaction:
+                message(delivery)
+                self.memory.store.put(state)
+            return delivery
+
+    def close(self) -> None:
+        """Close the connections that batches use."""
+        if self.sink is not None:
+            self.sink.close()
 
     @contextmanager
     def _closed_once(self) -> Iterator[Callable[[], None]]:

@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,9 +93,10 @@ def publish(model: StreamModel) -> Streamed:
     progress: list[Any] = []
     with request.kafka.admin() as admin:
         writer = begin(model, analysed, layout, admin)
-        if not model.is_continuous or writer.stream.refresh is not None:
-            progress = run_available(model, writer)
-            refresh.finish(model.spark, writer)
+        with closing(writer):
+            if not model.is_continuous or writer.stream.refresh is not None:
+                progress = run_available(model, writer)
+                refresh.finish(model.spark, writer)
     expose.expose(model.spark, layout, request, before)
     return _streamed(request, writer, sum(int(p["numInputRows"]) for p in progress))
 
@@ -168,7 +169,10 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
         if begins.former is not None:
             begins.former.files.delete()
     checkpoint = model.checkpoint(stream.query)
-    writer = Batches(request, topic, admin, memory, layout, analysed, checkpoint, stream, is_continuous=model.is_continuous)
+    sink = deliver.driver_sink(request)
+    writer = Batches(
+        request, topic, admin, memory, layout, analysed, checkpoint, stream, is_continuous=model.is_continuous, sink=sink
+    )
     if model.is_continuous and not begins.is_new:
         writer.renew_lease(admin)
     return writer

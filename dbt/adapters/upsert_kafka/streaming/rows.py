@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -27,15 +27,23 @@ from dbt.adapters.upsert_kafka.formats.records import (
 )
 from dbt.adapters.upsert_kafka.publish import guards
 from dbt.adapters.upsert_kafka.publish.request import Request
-from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
+from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, lazy_checkpoint
+from dbt.adapters.upsert_kafka.spark.internals import tasks_of_checkpoint
 from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 from dbt.adapters.upsert_kafka.sql import quote_identifier
 from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PEERS = "peers"
 NULL_COLUMN = "null_column_{}"
 SMALL_RECORDS, SMALL_BYTES = 20_000, 8 * 1024 * 1024
 """The driver writes such a batch itself: Spark's tasks in Python would take seconds to start."""
+COLLECTED_RECORDS, COLLECTED_BYTES = 2 * SMALL_RECORDS, 8 * 1024
+"""The query that computes a batch returns no more messages than this, and none that is larger."""
+ROW_IN_TASK = (1 << 33) - 1
+"""The bits of `monotonically_increasing_id` that count the rows of a task."""
 NOT_WRITTEN = "Nothing of this batch was written; the next run repeats it."
 
 
@@ -67,6 +75,8 @@ class BatchRecords:
     """Bytes of all keys, values and headers; None if they are not known."""
     tombstones: int = 0
     """Events with a key and without a value."""
+    collected: pa.Table | None = None
+    """The messages, or a part of them if they are many or large."""
 
     @property
     def number(self) -> int:
@@ -76,6 +86,12 @@ class BatchRecords:
     def is_small(self) -> bool:
         """Whether the driver may write the messages itself. They are counted after joins and explode."""
         return self.size is not None and self.number <= SMALL_RECORDS and self.size <= SMALL_BYTES
+
+    def rows(self) -> pa.Table:
+        """All messages of a small batch."""
+        if self.collected is not None and self.collected.num_rows == self.number:
+            return self.collected
+        return self.records.toArrow()
 
 
 def encode(plan: StreamPlan, layout: Records, request: Request) -> DataFrame:
@@ -94,19 +110,21 @@ def events(frame: DataFrame, request: Request) -> BatchRecords:
     Raises:
         GuardError: rows without a key, or that violate a constraint.
     """
-    rows, kept = ObservedMetrics(), ObservedMetrics()
-    keyed = _observed(rows, frame, request).where(~F.col(NULL_KEY))
-    counted = kept.observe(
-        keyed,
-        F.count("*").alias("written"),
-        F.count_if(F.col(KEY).isNotNull() & F.col(VALUE).isNull()).alias("tombstones"),
-        *_sizes(keyed),
+    stored, metrics = lazy_checkpoint(frame), ObservedMetrics()
+    observed = metrics.observe(
+        stored,
+        *_nulls(request),
+        F.count_if(F.expr(f"NOT {NULL_KEY}")).alias("written"),
+        F.count_if(F.expr(f"NOT {NULL_KEY} AND {KEY} IS NOT NULL AND {VALUE} IS NULL")).alias("tombstones"),
+        *_sizes(frame, f"NOT {NULL_KEY}"),
     )
-    records = checkpoint(counted.select(KEY, VALUE, _no_partition(), *extras(counted)))
-    found, before = kept.values, rows.values
-    _raise(request, _broken(before, request))
-    counts = Counts(1, found["written"], dropped=before["nulls"])
-    return BatchRecords(records, counts, found["largest"] or 0, found["size"] or 0, found["tombstones"])
+    columns: list[Column | str] = [KEY, VALUE, _no_partition(), *extras(frame)]
+    collected = _first_rows(observed, stored, f"NOT {NULL_KEY}", columns)
+    found = metrics.values
+    _raise(request, _broken(found, request))
+    counts = Counts(1, found["written"], dropped=found["nulls"])
+    records = stored.where(f"NOT {NULL_KEY}").select(*columns)
+    return BatchRecords(records, counts, found["largest"] or 0, found["size"] or 0, found["tombstones"], collected)
 
 
 def last_per_key(frame: DataFrame, plan: StreamPlan, request: Request) -> BatchRecords:
@@ -115,40 +133,82 @@ def last_per_key(frame: DataFrame, plan: StreamPlan, request: Request) -> BatchR
     Raises:
         GuardError: rows without a key or a value, that violate a constraint, or of which none is the last.
     """
+    return _unique_rows(frame, plan, request) if plan.is_unique else _last_of_rows(frame, plan, request)
+
+
+def _unique_rows(frame: DataFrame, plan: StreamPlan, request: Request) -> BatchRecords:
+    """The rows of a batch that has each key once. One query computes, stores, counts and collects them."""
+    stored, metrics, ignores = lazy_checkpoint(frame), ObservedMetrics(), request.options.sink_ignore_retraction
+    keyed = f"NOT {NULL_KEY}"
+    observed = metrics.observe(stored, *_nulls(request), *_kept(keyed), *_sizes(frame, keyed), F.lit(0).alias("duplicates"))
+    condition = f"{keyed} AND NOT {IS_DELETED}" if ignores else keyed
+    columns: list[Column | str] = [KEY, _value_or_tombstone(), _no_partition(), *extras(frame)]
+    collected = _first_rows(observed, stored, condition, columns)
+    found = metrics.values
+    _raise(request, _broken(found, request) + _unclear(found, plan, request))
+    counts = Counts(1, found["written"], 0 if ignores else found["deleted"], found["nulls"])
+    records = stored.where(condition).select(*columns)
+    return BatchRecords(records, counts, found["largest"] or 0, found["size"] or 0, collected=collected)
+
+
+def _first_rows(observed: DataFrame, stored: DataFrame, condition: str, columns: Sequence[Column | str]) -> pa.Table:
+    """The rows that meet the condition, as far as they are few and small. The query computes and stores all rows."""
+    most = COLLECTED_RECORDS // tasks_of_checkpoint(stored) + 1
+    is_first = f"(monotonically_increasing_id() & {ROW_IN_TASK}) < {most}"
+    return observed.where(condition).where(_whole_size(stored) <= COLLECTED_BYTES).where(is_first).select(*columns).toArrow()
+
+
+def _last_of_rows(frame: DataFrame, plan: StreamPlan, request: Request) -> BatchRecords:
+    """The last row of each key of a batch that may have several."""
     rows, kept = ObservedMetrics(), ObservedMetrics()
-    options = request.options
-    keyed = _observed(rows, frame, request).where(~F.col(NULL_KEY))
-    is_deleted = F.col(IS_DELETED)
+    keyed = rows.observe(frame, *_nulls(request)).where(f"NOT {NULL_KEY}")
     last = kept.observe(
-        keyed if plan.is_unique else _last_rows(keyed),
-        F.count_if(~is_deleted).alias("written"),
-        F.count_if(is_deleted).alias("deleted"),
-        F.count_if(~is_deleted & F.col(VALUE).isNull()).alias("null_values"),
-        *_sizes(keyed),
-        (F.lit(0) if plan.is_unique else F.count_if(F.col(PEERS) > 1)).alias("duplicates"),
+        _last_rows(keyed), *_kept("true"), *_sizes(keyed, "true"), F.count_if(F.col(PEERS) > 1).alias("duplicates")
     )
-    if options.sink_ignore_retraction:
-        last = last.where(~is_deleted)
-    value = F.when(~is_deleted, F.col(VALUE)).alias(VALUE)
-    records = checkpoint(last.select(KEY, value, _no_partition(), *extras(last)))
+    ignores = request.options.sink_ignore_retraction
+    if ignores:
+        last = last.where(f"NOT {IS_DELETED}")
+    records = checkpoint(last.select(KEY, _value_or_tombstone(), _no_partition(), *extras(last)))
     found, before = kept.values, rows.values
     _raise(request, _broken(before, request) + _unclear(found, plan, request))
-    deleted = 0 if options.sink_ignore_retraction else found["deleted"]
-    counts = Counts(1, found["written"], deleted, before["nulls"])
+    counts = Counts(1, found["written"], 0 if ignores else found["deleted"], before["nulls"])
     return BatchRecords(records, counts, found["largest"] or 0, found["size"] or 0)
 
 
-def _observed(metrics: ObservedMetrics, frame: DataFrame, request: Request) -> DataFrame:
-    nulls = [F.count_if(NULL_COLUMN.format(i)).alias(f"c{i}") for i in range(len(request.not_null))]
-    return metrics.observe(frame, F.count_if(NULL_KEY).alias("nulls"), *nulls)
+def _nulls(request: Request) -> list[Column]:
+    """Metrics of all rows: those without a key, and those with NULL in a column that has a constraint."""
+    columns = [F.count_if(NULL_COLUMN.format(i)).alias(f"c{i}") for i in range(len(request.not_null))]
+    return [F.count_if(NULL_KEY).alias("nulls"), *columns]
 
 
-def _sizes(frame: DataFrame) -> list[Column]:
-    whole = size()
-    if HEADERS in frame.columns:
-        lengths = F.transform(HEADERS, lambda header: F.octet_length(header["key"]) + _length(header["value"]))
-        whole += F.coalesce(F.aggregate(lengths, F.lit(0), lambda sum, length: sum + length), F.lit(0))
-    return [F.max(size()).alias("largest"), F.sum(whole).alias("size")]
+def _kept(condition: str) -> list[Column]:
+    """Metrics of the messages that rows become which meet the condition."""
+    return [
+        F.count_if(F.expr(f"{condition} AND NOT {IS_DELETED}")).alias("written"),
+        F.count_if(F.expr(f"{condition} AND {IS_DELETED}")).alias("deleted"),
+        F.count_if(F.expr(f"{condition} AND NOT {IS_DELETED} AND {VALUE} IS NULL")).alias("null_values"),
+    ]
+
+
+def _value_or_tombstone() -> Column:
+    return F.expr(f"CASE WHEN NOT {IS_DELETED} THEN {VALUE} END").alias(VALUE)
+
+
+def _sizes(frame: DataFrame, condition: str) -> list[Column]:
+    """Metrics of the sizes of rows that meet the condition."""
+    is_counted = F.expr(condition)
+    return [
+        F.max(F.when(is_counted, size())).alias("largest"),
+        F.sum(F.when(is_counted, _whole_size(frame))).alias("size"),
+    ]
+
+
+def _whole_size(frame: DataFrame) -> Column:
+    """Bytes of key, value and headers."""
+    if HEADERS not in frame.columns:
+        return size()
+    lengths = F.transform(HEADERS, lambda header: F.octet_length(header["key"]) + _length(header["value"]))
+    return size() + F.coalesce(F.aggregate(lengths, F.lit(0), lambda sum, length: sum + length), F.lit(0))
 
 
 def _length(value: Column) -> Column:
