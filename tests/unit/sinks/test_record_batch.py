@@ -62,6 +62,13 @@ def test_slices_of_columns_are_encoded() -> None:
     ]
 
 
+def test_batch_of_a_producer_without_transactions_is_not_transactional() -> None:
+    batch = Encoder("none").encode(NOW, pa.array([b"k"], pa.binary()), pa.array([b"v"], pa.binary()))
+    found = MemoryRecords(stamp(batch, Producer("", 7, 0), 11)).next_batch()
+    assert found.validate_crc()
+    assert (found.producer_id, found.base_sequence, found.is_transactional) == (7, 11, False)
+
+
 def test_records_that_do_not_shrink_are_not_compressed() -> None:
     noise = np.random.default_rng(1).bytes(100)
     batch = Encoder("lz4").encode(NOW, pa.array([noise], pa.binary()), pa.array([None], pa.binary()))

@@ -6,6 +6,7 @@ No JVM is started: signatures, attributes and source texts are inspected.
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 
 import pyspark
 import pytest
@@ -14,6 +15,7 @@ from pyspark.errors.exceptions import base
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.classic.dataframe import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 from dbt.adapters.upsert_kafka.spark import internals
 from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
@@ -55,6 +57,15 @@ def test_restoring_session_overrides_methods_with_the_same_parameters() -> None:
 
 def test_catalog_listener_finds_the_callback_server() -> None:
     assert hasattr(java_gateway, "ensure_callback_server_started"), f"pyspark starts no callback server. {MOVED}"
+
+
+def test_progress_reports_finds_the_query_of_the_jvm_and_returns_new_reports() -> None:
+    source = inspect.getsource(StreamingQuery.__dict__["recentProgress"].fget)
+    assert "self._jsq.recentProgress()" in source, f"StreamingQuery asks for its reports in another way. {MOVED}"
+    reports = [SimpleNamespace(timestamp=lambda t=t: t, json=lambda t=t: f'{{"timestamp": "{t}"}}') for t in ("1", "2", "3")]
+    query = SimpleNamespace(_jsq=SimpleNamespace(recentProgress=lambda: reports))
+    found = {after: [report["timestamp"] for report in internals.progress_reports(query, after)] for after in ("", "1", "3")}
+    assert found == {"": ["1", "2", "3"], "1": ["2", "3"], "3": []}
 
 
 def test_unpersist_checkpoint_finds_the_frame_of_the_jvm() -> None:

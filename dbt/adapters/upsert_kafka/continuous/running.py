@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError, UpsertKafkaError, WarningError, kafka_error_text
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
+from dbt.adapters.upsert_kafka.spark.internals import progress_reports
 from dbt.adapters.upsert_kafka.streaming import pipeline
 from dbt.adapters.upsert_kafka.streaming.batches import Batches, StreamEndedError
 from dbt.adapters.upsert_kafka.streaming.pipeline import StreamModel
@@ -146,13 +147,11 @@ class RunningStream:
         logger.debug(f"model {self.name}: starts again in {pause:.0f} s: {error}")
 
     def _notice_progress(self) -> None:
-        last = self._query.lastProgress
-        if last is None or self.writer is None:
+        reports = progress_reports(self._query, self._reported)
+        if not reports or self.writer is None:
             return
-        if last["timestamp"] == self._reported:
-            return
-        self._reported, self.progress.at = last["timestamp"], time.monotonic()
-        for report in self._query.recentProgress:
+        self._reported, self.progress.at = str(reports[-1]["timestamp"]), time.monotonic()
+        for report in reports:
             number, rows = int(report["batchId"]), int(report["numInputRows"])
             if number > self.progress.batch and rows:
                 self.progress.events += rows

@@ -6,6 +6,7 @@ release of pyspark moved one of these parts. kafka_client/keystores.py starts a 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +119,21 @@ def tasks_of_checkpoint(frame: DataFrame) -> int:
     """
     plan: Any = frame._jdf.queryExecution().logical()
     return int(plan.rdd().getNumPartitions())
+
+
+def progress_reports(query: Any, after: str) -> list[dict[str, Any]]:
+    """The reports of a streaming query since the one whose trigger began at `after`, the oldest first.
+
+    Why: this is called several times per second. `lastProgress` and `recentProgress` ask the JVM for every field of up to 100
+    reports, thousands of calls for each batch.
+    Missing: PySpark does not return a report as JSON.
+    """
+    reports, found = query._jsq.recentProgress(), []
+    for number in range(len(reports) - 1, -1, -1):
+        if reports[number].timestamp() == after:
+            break
+        found.append(json.loads(reports[number].json()))
+    return found[::-1]
 
 
 @dataclass(frozen=True)
