@@ -71,6 +71,12 @@ class Measured:
     events_per_second: float
     load: float
     """The machine's, of the last minute."""
+    own_cpu: float
+    """Seconds that the generator and the reader of this benchmark took from the contender's processors while it caught up."""
+
+    @property
+    def note(self) -> str:
+        return f"load {self.load:.1f}, generator and reader {self.own_cpu:.0f} s CPU"
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
@@ -90,7 +96,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
                 found[contender.name] = _measured(topics, process, arguments)
             one = found[contender.name]
             middle, tail = statistics.median(one.latencies), percentile(one.latencies, 99)
-            say(f"  {one.events_per_second:9,.0f} events/s, median {middle:.2f} s, p99 {tail:.2f} s, load {one.load:.1f}")
+            say(f"  {one.events_per_second:9,.0f} events/s, median {middle:.2f} s, p99 {tail:.2f} s, {one.note}")
     return _figures(found, arguments)
 
 
@@ -107,11 +113,11 @@ def _measured(topics: Topics, process: subprocess.Popen[bytes], arguments: argpa
         load.at_rate(arguments.rate, arguments.seconds)
         results.wait_for(load.sent, CATCH_UP_SECONDS)
         latencies = [results.arrived[probe] - at for probe, at in load.acknowledged.items()]
-        begin = time.monotonic()
+        begin, used = time.monotonic(), time.process_time()
         load.burst(arguments.rows)
         seconds = results.wait_for(load.sent, CATCH_UP_SECONDS) - begin
         assert results.total == load.sent, f"{results.total} of {load.sent} events are counted"
-        return Measured(latencies, arguments.rows / seconds, os.getloadavg()[0])
+        return Measured(latencies, arguments.rows / seconds, os.getloadavg()[0], time.process_time() - used)
     finally:
         results.close()
 
@@ -122,15 +128,16 @@ def _figures(found: dict[str, Measured], arguments: argparse.Namespace) -> list[
     at = f"{arguments.rate:,} events/s, every {arguments.interval} ms"
     for name, one in found.items():
         base = found.get(f"Flink upsert-kafka, {name.split(', ')[-1]}")
-        note = f"load {one.load:.1f}"
         rate = None if base is None else base.events_per_second
         figures.append(
-            Figure(f"catching up with {arguments.rows:,} events", name, [one.events_per_second], "events/s", rate, note=note)
+            Figure(f"catching up with {arguments.rows:,} events", name, [one.events_per_second], "events/s", rate, note=one.note)
         )
         for which, percent in {"median": 50, "p99": 99}.items():
             seconds = None if base is None else percentile(base.latencies, percent)
             figures.append(
-                Figure(f"commit to visible, {which}, {at}", name, [percentile(one.latencies, percent)], "s", seconds, note=note)
+                Figure(
+                    f"commit to visible, {which}, {at}", name, [percentile(one.latencies, percent)], "s", seconds, note=one.note
+                )
             )
     return sorted(figures, key=lambda figure: figure.work)
 
