@@ -107,7 +107,7 @@ def test_windows_are_appended_when_they_are_final(stream: StreamTable) -> None:
 
 
 @pytest.mark.nightly
-def test_driver_does_not_collect_what_explode_made_large(stream: StreamTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_does_not_write_what_explode_made_large(stream: StreamTable, monkeypatch: pytest.MonkeyPatch) -> None:
     stream.sql = "SELECT region, user_id * 300 + n AS user_id FROM {views} LATERAL VIEW explode(sequence(0, 299)) AS n"
 
     def refuse(*_: object) -> None:

@@ -40,7 +40,7 @@ PEERS = "peers"
 NULL_COLUMN = "null_column_{}"
 SMALL_RECORDS, SMALL_BYTES = 20_000, 8 * 1024 * 1024
 """The driver writes such a batch itself: Spark's tasks in Python would take seconds to start."""
-COLLECTED_RECORDS, COLLECTED_BYTES = 2 * SMALL_RECORDS, 8 * 1024
+COLLECTED_RECORDS, COLLECTED_BYTES = 2 * SMALL_RECORDS, 1024
 """The query that computes a batch returns no more messages than this, and none that is larger."""
 ROW_IN_TASK = (1 << 33) - 1
 """The bits of `monotonically_increasing_id` that count the rows of a task."""
