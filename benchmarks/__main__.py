@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table that the contenders publish")
     parser.add_argument("--rounds", type=int, default=5, help="measured runs of each contender, after one warm-up run")
     parser.add_argument("--sizes", type=int, nargs="+", help="rows of the tables of whole-commands")
+    parser.add_argument("--command-rounds", type=int, default=3, help="rounds of whole-commands with its largest table")
     parser.add_argument("--rate", type=int, default=2_000, help="events per second of streams")
     parser.add_argument("--interval", type=int, default=1_000, help="milliseconds between two batches of streams")
     parser.add_argument("--warm", type=float, default=120, help="seconds for which each stream runs before it is measured")
@@ -45,10 +46,13 @@ def main() -> None:
         help="measure these sections; the others keep their results",
     )
     arguments = parser.parse_args()
-    for section in arguments.only:
-        with tempfile.TemporaryDirectory(prefix="upsert-kafka-bench-") as folder:
-            report.add(section, SECTIONS[section](arguments, Path(folder)))
-    report.write(list(SECTIONS))
+    try:
+        for section in arguments.only:
+            with tempfile.TemporaryDirectory(prefix="upsert-kafka-bench-") as folder:
+                report.add(section, SECTIONS[section](arguments, Path(folder)))
+    finally:
+        # Also what was measured before an error or Ctrl-C.
+        report.write(list(SECTIONS))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.measured import Figure, Taken, figures, say
-from benchmarks.whole_commands import CHANGED, OURS, Bench, _environment
+from benchmarks.whole_commands import CHANGED, OURS, Bench
 from tests.services import Cluster
 
 PLAN = "upsert-kafka plan"
@@ -23,15 +23,15 @@ class PlanBench(Bench):
         self.hand_written("generate", str(self._folder), str(rows))
         first, changed = (str(self._folder / f"{name}-{rows}") for name in ("first", "changed"))
         project = self._project("plan", "upsert_kafka", "plan.orders")
-        self._dbt(OURS, project, first, "run")
+        run = project.command("run", "--select", "orders")
+        plan = project.command("plan", "--select", "orders", "-o", str(project.folder / "plan"), program="upsert-kafka")
+        project.use(first)
+        self.taken(project, run)
         found: dict[str, list[Taken]] = {OURS: [], PLAN: []}
         for number in range(rounds):
-            link = project.folder / "rows"
-            link.unlink()
-            link.symlink_to(first if number % 2 else changed)
-            command = project.command("plan", "-o", str(project.folder / "plan"), program="upsert-kafka")
-            found[PLAN].append(self._process(command, project.folder, _environment(project)))
-            found[OURS].append(self._dbt(OURS, project, first if number % 2 else changed, "run"))
+            project.use(first if number % 2 else changed)
+            found[PLAN].append(self.taken(project, plan))
+            found[OURS].append(self.taken(project, run))
             for name, taken in found.items():
                 say(f"  {CHANGED:12} {name:20} {taken[-1].clock:7.1f} s, {taken[-1].processor:6.1f} CPU seconds")
         return found

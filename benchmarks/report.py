@@ -26,12 +26,21 @@ RESULTS = FOLDER / "results.json"
 CHART_OF, GROWTH = "publishing", "growth"
 
 
-def add(section: str, figures: list[Figure]) -> None:
-    """Replace a section's results in the file."""
+def add(section: str, figures: list[Figure], **circumstances: str) -> None:
+    """Replace a section's results in the file.
+
+    Args:
+        circumstances: in addition to those of the machine.
+    """
     FOLDER.mkdir(exist_ok=True)
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    found[section] = {"circumstances": _circumstances(), "figures": [_described(figure) for figure in figures]}
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    found[section] = {
+        "circumstances": {**_circumstances(), **circumstances},
+        "figures": [_described(figure) for figure in figures],
+    }
+    new = RESULTS.with_suffix(".new")
+    new.write_text(json.dumps(found, indent=1) + "\n")
+    new.replace(RESULTS)
 
 
 def write(sections: Sequence[str]) -> None:
