@@ -46,6 +46,7 @@ GOALS = {
     f"{CHECKED} tests": {OURS: 0.5},
 }
 FURTHER_GOAL = 1.0
+GOALS_ROWS = 1_000_000
 Times = dict[str, dict[str, list[Taken]]]
 """By work and contender."""
 Measured = tuple[str, str, Taken]
@@ -82,7 +83,7 @@ def _figures(times: Times, rows: int) -> list[Figure]:
     found = []
     for work, by_contender in times.items():
         base = next(name for name in (HAND, SPARK, OURS, *by_contender) if name in by_contender)
-        goals = GOALS.get(work, {}) if base == HAND else {}
+        goals = GOALS.get(work, {}) if base == HAND and rows >= GOALS_ROWS else {}
         found += _compared(f"{work}, {rows:,} rows", by_contender, base, goals)
     further = _further_test(times)
     if SPARK in further:
