@@ -6,6 +6,8 @@ No JVM is started: signatures, attributes and source texts are inspected.
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pyspark
@@ -102,3 +104,19 @@ def test_streaming_plans_find_the_session_and_the_plan_of_the_jvm() -> None:
     assert "self._jsparkSession = " in source, f"SparkSession keeps no _jsparkSession. {MOVED}"
     assert "self._jvm = " in source, f"SparkSession keeps no _jvm. {MOVED}"
     assert "_jdf" in inspect.getsource(DataFrame.__init__), f"DataFrame keeps no _jdf. {MOVED}"
+
+
+def test_numpy_values_are_converted_without_pandas() -> None:
+    code = """
+import sys
+from dbt.adapters.upsert_kafka.spark import session
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+array, scalar = NumpyArrayConverter(), NumpyScalarConverter()
+assert not array.can_convert([1]) and not scalar.can_convert(1)
+assert "pandas" not in sys.modules, "pandas was imported"
+import numpy
+assert array.can_convert(numpy.array([1])) and not array.can_convert(numpy.array([[1]])) and not array.can_convert([1])
+assert scalar.can_convert(numpy.int64(1)) and not scalar.can_convert(1)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stderr} {MOVED}"

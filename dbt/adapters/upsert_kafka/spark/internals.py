@@ -7,6 +7,7 @@ release of pyspark moved one of these parts. kafka_client/keystores.py starts a 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, types
 
 from dbt.adapters.upsert_kafka.kafka_properties import JavaClient
 
@@ -191,6 +192,34 @@ def disable_query_context_loggers() -> None:
     """
     for name in QUERY_CONTEXT_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
+
+
+def convert_numpy_without_pandas() -> None:
+    """Let pyspark recognise values of numpy without importing pandas.
+
+    Why: the first call of a Java method with a list imports pandas and pyarrow, 0.4 s of CPU time that most commands don't need.
+    Missing: pyspark's converters of numpy's values import its test utilities, which import pandas, to know whether numpy is
+    installed. No value can be one of numpy's before numpy is imported.
+    """
+    for name, can_convert in {"NumpyScalarConverter": _is_numpy_scalar, "NumpyArrayConverter": _is_numpy_array}.items():
+        if converter := getattr(types, name, None):
+            converter.can_convert = can_convert
+
+
+def _is_numpy_scalar(_: object, value: object) -> bool:
+    if "numpy" not in sys.modules:
+        return False
+    import numpy
+
+    return isinstance(value, numpy.generic)
+
+
+def _is_numpy_array(_: object, value: object) -> bool:
+    if "numpy" not in sys.modules:
+        return False
+    import numpy
+
+    return isinstance(value, numpy.ndarray) and value.ndim == 1
 
 
 def set_connect_retries(spark: Any, max_retries: int | None = None) -> None:

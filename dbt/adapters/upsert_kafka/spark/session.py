@@ -31,6 +31,7 @@ from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
 logger = AdapterLogger("upsert_kafka")
 internals.disable_query_context_loggers()
+internals.convert_numpy_without_pandas()
 
 JVM_WARNING = b"WARNING: Using incubator modules"
 
