@@ -20,7 +20,8 @@ from dbt.cli import requires
 from dbt.config.project import VarProvider
 from dbt.config.runtime import RuntimeConfig
 from dbt.context import providers
-from dbt.contracts.graph.nodes import ModelNode
+from dbt.contracts.graph.manifest import Manifest
+from dbt.contracts.graph.nodes import Macro, ModelNode
 from dbt.contracts.project import Project
 from dbt.parser.schemas import ModelPatchParser
 from dbt.task import init, run
@@ -170,3 +171,12 @@ def test_compile_schemas_computes_what_every_command_needs() -> None:
     before = Project.json_schema.cache_info().misses
     Project.validate({"name": "shop", "config-version": 2, "profile": "shop"})
     assert Project.json_schema.cache_info().misses == before, f"dbt does not keep the schemas of its classes. {MOVED}"
+
+
+def test_serializers_of_the_manifest_are_compiled() -> None:
+    for _ in dbt_internals.compile_serializers():
+        pass
+    for cls, name in ((Manifest, "from_msgpack"), (Macro, "from_msgpack"), (ModelNode, "from_dict"), (ModelNode, "to_dict")):
+        method = getattr(cls, f"__mashumaro_{name}__", None)
+        assert method is not None, f"mashumaro has no __mashumaro_{name}__ in {cls.__name__}. {MOVED}"
+        assert "CodeBuilder" not in method.__code__.co_names, f"{cls.__name__}.{name} will be compiled when it is called. {MOVED}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import os
 import selectors
 import signal
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dbt.adapters.upsert_kafka import credentials, dbt_internals
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.resident import child, protocol
 from dbt.adapters.upsert_kafka.resident.desk import Answers, Desk, Jvm
 from dbt.adapters.upsert_kafka.resident.freshness import Freshness
@@ -91,6 +93,8 @@ class Resident:
     is_ending: bool = False
     waiting: list[socket.socket] = field(default_factory=list)
     """Clients that wait until this process has ended."""
+    warming_up: Iterator[None] | None = None
+    """Steps to do while no command runs."""
 
     def serve(self) -> Child | None:
         """Serve until the end; returns None then, and in each child what the child has to do."""
@@ -109,6 +113,8 @@ class Resident:
             is_idle = not self.commands and now - self.idle_since > 60 * self.idle_minutes
             if not self.is_ending and (is_idle or _inode(protocol.SOCKET) != inode):
                 self._end()
+            if self._may_warm_up and next(self.warming_up or iter(()), self) is self:
+                self.warming_up = None
         return None
 
     def close(self) -> None:
@@ -121,7 +127,14 @@ class Resident:
         if self.broker_lock is not None:
             os.close(self.broker_lock)
 
+    @property
+    def _may_warm_up(self) -> bool:
+        """Not before the first command has ended: its user is waiting."""
+        return self.warming_up is not None and self.started > 0 and not self.commands
+
     def _timeout(self) -> float:
+        if self._may_warm_up:
+            return 0.0
         if self.commands:
             return 1.0 if any(command.killed_at for command in self.commands.values()) else CHECK_SECONDS
         return max(0.0, min(CHECK_SECONDS, self.idle_since + 60 * self.idle_minutes - time.monotonic() + 0.01))
@@ -339,7 +352,7 @@ def main(folder: str) -> None:
         importlib.import_module(name)
     dbt_internals.compile_schemas()
     credentials.UpsertKafkaCredentials.json_schema()
-    resident = Resident(_listen(), os.pipe(), _wakeup())
+    resident = Resident(_listen(), os.pipe(), _wakeup(), warming_up=_warm_up())
     try:
         os.write(1, b"ready\n")
     except BrokenPipeError:
@@ -353,6 +366,16 @@ def main(folder: str) -> None:
         resident.close()
         return
     child.become(found.request, found.files, found.link, resident.alive[0], os.path.join(folder, protocol.LOG))
+
+
+def _warm_up() -> Iterator[None]:
+    """Compute, in small steps, what every child would compute again. It is the same for all projects."""
+    yield from dbt_internals.compile_serializers(credentials.UpsertKafkaCredentials, UpsertKafkaRelation)
+    # dbt takes the stack when it creates the adapter, and `inspect` looks at each imported module first.
+    inspect.stack()
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def _listen() -> socket.socket:
