@@ -106,10 +106,12 @@ def main() -> None:
         project.save_profile()
         project.succeed("run", new_process=True)  # creates the topic and fills dbt's caches
         project.write({"models/tiny.sql": MODEL.replace("one", "two")})
+        load = os.getloadavg()[0]
         found = measure(project, *arguments.command)
     show(found)
     if arguments.draw:
-        draw({f"dbt {' '.join(arguments.command)} of one tiny model": found}, FOLDER / "timeline.svg")
+        title = f"dbt {' '.join(arguments.command)} of one tiny model, {os.cpu_count()} cores, load {load:.1f}"
+        draw({title: found}, FOLDER / "timeline.svg")
         say(f"wrote {FOLDER / 'timeline.svg'}")
 
 
