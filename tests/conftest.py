@@ -110,11 +110,10 @@ class FailuresAtOnce:
             self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when})\n{report.longreprtext}")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    terminal = config.pluginmanager.get_plugin("terminalreporter")
-    # A worker of xdist has a reporter too. What it writes is lost.
-    if terminal is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(FailuresAtOnce(terminal))
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # A worker of xdist has no reporter.
+    if terminal := session.config.pluginmanager.get_plugin("terminalreporter"):
+        session.config.pluginmanager.register(FailuresAtOnce(terminal))
 
 
 @pytest.fixture(scope="session")
