@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,3 +43,16 @@ def test_selection_without_a_continuous_model_names_those_that_exist() -> None:
         selected(NODES, ["pass"])
     with pytest.raises(UpsertKafkaError, match="This project has none"):
         selected({"views": NODES["views"]}, ["views"])
+
+
+def test_project_that_dbt_cannot_read_is_reported_in_one_line(tmp_path: Path) -> None:
+    command = ("stream", "--project-dir", str(tmp_path), "--profiles-dir", str(tmp_path))
+    (tmp_path / "dbt_project.yml").write_text("name: shop\nprofile: missing\n")
+    (tmp_path / "profiles.yml").write_text("shop: {target: dev, outputs: {dev: {type: upsert_kafka, schema: shop}}}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "dbt.adapters.upsert_kafka", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert "Could not find profile named 'missing'" in line

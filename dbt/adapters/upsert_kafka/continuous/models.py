@@ -12,13 +12,15 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError, in_one_line
 from dbt.adapters.upsert_kafka.options.table import CONTINUOUS, KAFKA_SOURCE, SINKS
 from dbt.adapters.upsert_kafka.streaming import handover
 from dbt.adapters.upsert_kafka.streaming.pipeline import StreamModel
 
 QUIET = ("--log-level", "warn")
 """The results of the preparation are of no interest, its warnings and errors are."""
+SILENT = ("--log-level", "none")
+"""For commands whose errors are reported here, in one line."""
 
 
 @dataclass(frozen=True)
@@ -64,22 +66,22 @@ def prepare(flags: Sequence[str], selection: Sequence[str], threads: Sequence[st
     """
     from dbt.cli.main import dbtRunner
 
-    parsed = dbtRunner().invoke([*QUIET, "parse", "--no-write-json", *flags])
+    parsed = dbtRunner().invoke([*SILENT, "parse", "--no-write-json", *flags])
     if not parsed.success:
-        raise UpsertKafkaError(str(parsed.exception or "dbt could not parse the project"))
+        raise UpsertKafkaError(in_one_line(parsed.exception, "dbt could not parse the project"))
     manifest: Any = parsed.result
     listing = ("ls", "--resource-type", "model", "--output", "json", "--output-keys", "unique_id")
     with redirect_stdout(io.StringIO()):  # dbt also prints what it returns
-        listed = dbtRunner(manifest=manifest).invoke(["--quiet", *listing, *flags, *selection])
+        listed = dbtRunner(manifest=manifest).invoke([*SILENT, *listing, *flags, *selection])
     if not listed.success:
-        raise UpsertKafkaError(str(listed.exception or "dbt could not select models"))
+        raise UpsertKafkaError(in_one_line(listed.exception, "dbt could not select models"))
     found = selected(manifest.nodes, _unique_ids(listed.result))
     names = [f"fqn:{'.'.join(node.fqn)}" for node in found.nodes]
     with handover.taking() as taken:
         ran = dbtRunner(manifest=manifest).invoke([*QUIET, "run", "--select", *names, *threads, *flags])
     if not ran.success or len(taken) != len(found.models):
         missing = sorted(set(found.models) - {model.request.model for model in taken})
-        raise UpsertKafkaError(str(ran.exception or f"not started, because dbt could not prepare {', '.join(missing)}"))
+        raise UpsertKafkaError(in_one_line(ran.exception, f"not started, because dbt could not prepare {', '.join(missing)}"))
     return taken
 
 
