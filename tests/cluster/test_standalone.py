@@ -66,6 +66,7 @@ def test_executor_killed_in_a_transaction_leaves_all_records_or_none(
     assert ids(scene) == list(range(ROWS))
 
 
+@pytest.mark.nightly
 def test_no_snapshot_is_written_to_local_disks_of_executors(
     standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project]
 ) -> None:

@@ -127,7 +127,8 @@ def publish_with_kills(pipeline: Pipeline, kills: int, seed: int) -> list[str]:
     return outcomes
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(100, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kills", [100])
 def test_every_message_is_published_once_whenever_the_run_is_killed(
     kills: int, fault_cluster: Cluster, topic_name: str, tmp_path: Path
 ) -> None:

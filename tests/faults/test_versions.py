@@ -28,7 +28,7 @@ from tests.tables import Table
 
 MANY = 20_000
 TIMEOUT_MS = 60_000
-IN_MAKE_TEST = (DEFAULT, "4.1-transaction.version=1", "3.9")
+IN_MAKE_TEST = (DEFAULT, "4.1-transaction.version=1")
 OTHERS = [name for name in VERSIONS if name != DEFAULT]
 # test_transaction.py has the same test on 4.1.
 on_other_versions = pytest.mark.parametrize("cluster", nightly_unless(IN_MAKE_TEST, OTHERS), indirect=True)

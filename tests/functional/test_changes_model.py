@@ -74,6 +74,7 @@ def new_table(spark: SparkSession, broker: str, topic_name: str, schema_name: st
     return lambda: Table(spark, broker, f"{topic_name}-{next(number)}", schema_name)
 
 
+@pytest.mark.nightly
 @settings(
     max_examples=40 if NIGHTLY else 5,
     deadline=None,

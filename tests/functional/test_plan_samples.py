@@ -21,7 +21,15 @@ def previewed(table: Table, rows: Any, **config: Any) -> Preview:
     return preview
 
 
-@pytest.mark.parametrize("value_format", ["json", "avro", "avro-confluent", "json-schema-confluent"])
+@pytest.mark.parametrize(
+    "value_format",
+    [
+        "json",
+        pytest.param("avro", marks=pytest.mark.nightly),
+        "avro-confluent",
+        pytest.param("json-schema-confluent", marks=pytest.mark.nightly),
+    ],
+)
 def test_values_are_decoded(table: Table, value_format: str, registry: str) -> None:
     config: dict[str, Any] = {"value_format": value_format, "registry": {"url": registry}}
     table.publish([ANN, BOB], **config)
@@ -41,7 +49,9 @@ def test_values_are_decoded(table: Table, value_format: str, registry: str) -> N
     assert table.end() == before
 
 
-@pytest.mark.parametrize("value_format", ["csv", "json", "avro"])
+@pytest.mark.parametrize(
+    "value_format", [pytest.param("csv", marks=pytest.mark.nightly), "json", pytest.param("avro", marks=pytest.mark.nightly)]
+)
 def test_masked_columns_are_nowhere(table: Table, value_format: str) -> None:
     config: dict[str, Any] = {"value_format": value_format, "plan_mask": ["name"]}
     table.publish([ANN, BOB], **config)

@@ -7,12 +7,15 @@ import subprocess
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from tests.dbt_project import Project
 
 MODEL = """{{ config(materialized='upsert_kafka', unique_key='id') }}
 select id, sha2(cast(id as string), 512) as text from range(300000)"""
 
 
+@pytest.mark.nightly
 def test_terminal_shows_start_and_steps_and_a_pipe_nothing(dbt_project: Callable[..., Project]) -> None:
     project = dbt_project({"models/orders.sql": MODEL})
     ours, theirs = os.openpty()

@@ -248,7 +248,7 @@ def new_table(spark: SparkSession, broker: str, topic_name: str, schema_name: st
 
 
 @settings(
-    max_examples=40 if NIGHTLY else 4,
+    max_examples=40 if NIGHTLY else 2,
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],

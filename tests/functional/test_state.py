@@ -102,7 +102,7 @@ def small_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_snapshots")
-@pytest.mark.parametrize("full_refresh", [False, True])
+@pytest.mark.parametrize("full_refresh", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_damaged_snapshot_is_not_used(table: Table, full_refresh: bool) -> None:
     rows = [(i, f"name {i}") for i in range(20)]
     table.publish(rows)
@@ -129,7 +129,7 @@ def test_change_is_seen_if_xxhash64_is_equal(
 
 
 @pytest.mark.parametrize("fewest_rows", [0, snapshots.FEWEST_ROWS])
-@pytest.mark.parametrize("constant", [0, 1])
+@pytest.mark.parametrize("constant", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_change_is_seen_by_each_of_the_two_hashes(
     table: Table, monkeypatch: pytest.MonkeyPatch, fewest_rows: int, constant: int
 ) -> None:
@@ -273,7 +273,7 @@ def test_unowned_topic_is_taken_by_a_run_that_only_adds(table: Table, admin: Kaf
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-@pytest.mark.parametrize("killed_at", ["claim", "data", "close"])
+@pytest.mark.parametrize("killed_at", [pytest.param("claim", marks=pytest.mark.nightly), "data", "close"])
 def test_run_killed_between_claim_data_and_closing_record_is_completed_by_the_next(
     table: Table, guarantee: str, killed_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,7 @@ def requests_of(table: Table, rows: Rows, state: StateSettings) -> Counter[str]:
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", [pytest.param("unchanged", marks=pytest.mark.nightly), "changed"])
 def test_state_costs_one_produce_request_and_the_looks_at_the_state_topic(table: Table, guarantee: str, run: str) -> None:
     table.options["sink_delivery_guarantee"] = guarantee
     with_state = requests_of(table, RUNS[run], StateSettings())

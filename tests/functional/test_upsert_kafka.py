@@ -59,6 +59,7 @@ def counts(outcome: Outcome) -> tuple[int, int, int, int]:
     return tuple(response[name] for name in ("inserted", "updated", "deleted", "unchanged"))
 
 
+@pytest.mark.nightly
 def test_runs_and_tests_of_separate_processes_share_the_topic(dbt_project: MakeProject, broker: str) -> None:
     project = dbt_project(SHOP)
     with project.one_process():
