@@ -35,14 +35,14 @@ JAVA_PRODUCER = ("partitioner.class", "interceptor.classes")
 
 
 def check_spark(spark: SparkSession, request: Request) -> None:
-    """Refuse a Spark that runs a second copy of a slow task: both would write.
+    """Refuse a Spark that runs a second copy of a slow task: both would write. Spark accepts the setting in any case.
 
     Readers would see records twice and old values after new ones, and a transaction would never be completed.
 
     Raises:
         GuardError: before anything is computed.
     """
-    if request.mode == "publish" and spark.conf.get(SPECULATION, "false") == "true":
+    if request.mode == "publish" and (spark.conf.get(SPECULATION, None) or "").strip().lower() == "true":
         raise GuardError(
             f"model {request.model}: {SPECULATION} is true, so that two copies of a task may write the same records. "
             f"Nothing was written. Set {SPECULATION}: false in `spark` of the profile, or where this Spark is configured."

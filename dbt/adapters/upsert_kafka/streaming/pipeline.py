@@ -102,12 +102,14 @@ def publish(model: StreamModel) -> Streamed:
 
 
 def analyse(model: StreamModel) -> tuple[StreamPlan, Records]:
-    """Check the sources, the SELECT and the formats, before anything starts.
+    """Check Spark, the sources, the SELECT and the formats, before anything starts.
 
     Raises:
+        GuardError: Spark runs second copies of slow tasks.
         OptionsError: lists what can't be a stream.
     """
     name = model.request.model
+    deliver.check_spark(model.spark, model.request)
     if not model.sources:
         raise OptionsError(
             f"model {name}: has trigger={model.request.options.trigger} and reads no stream. Select from "
