@@ -6,6 +6,7 @@ environments. Leaves to `publish.scan` how records are read, to `sinks` how they
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from kafka.errors import (
     InvalidConfigurationError,
     InvalidReplicationFactorError,
     KafkaError,
+    OffsetNotAvailableError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -32,6 +34,7 @@ NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 DEFAULT_MAX_MESSAGE_BYTES = 1024 * 1024 + 12
 """Kafka's default of max.message.bytes."""
+NEW_LEADER_SECONDS, NEW_LEADER_PAUSE = 30.0, 0.1
 LEADER_TIMEOUT_MS = 120_000
 """A new topic is listed before all of its partitions have leaders; a thousand partitions take a while."""
 
@@ -117,7 +120,7 @@ def describe(admin: KafkaAdminClient, name: str, isolation_level: int = READ_COM
         raise UpsertKafkaError(f"topic '{name}' could not be described: {kafka_error_text(error())}")
     partitions = [p["partition_index"] for p in found["partitions"]]
     earliest = {TopicPartition(name, p): OffsetSpec.EARLIEST for p in partitions}
-    first = admin.list_partition_offsets(earliest, timeout_ms=LEADER_TIMEOUT_MS)
+    first = _offsets(admin, earliest, timeout_ms=LEADER_TIMEOUT_MS)
     settings = config(admin, name)
     return Topic(
         name=name,
@@ -149,13 +152,30 @@ def check_rights(topic: Topic, *operations: str) -> None:
 def ends(admin: KafkaAdminClient, name: str, partitions: Iterable[int], isolation_level: int = READ_COMMITTED) -> dict[int, int]:
     """The end offset of each partition for a consumer with this isolation level."""
     latest = {TopicPartition(name, p): OffsetSpec.LATEST for p in partitions}
-    found = admin.list_partition_offsets(latest, isolation_level=isolation_level)
+    found = _offsets(admin, latest, isolation_level)
     return {p.partition: found[p].offset for p in latest}
+
+
+def _offsets(
+    admin: KafkaAdminClient,
+    asked: Mapping[TopicPartition, OffsetSpec | int],
+    isolation_level: int = READ_UNCOMMITTED,
+    timeout_ms: int | None = None,
+) -> dict[TopicPartition, Any]:
+    """Ask for offsets, again while a new leader does not know its high watermark yet (KIP-207): the client raises that error."""
+    until = time.monotonic() + NEW_LEADER_SECONDS
+    while True:
+        try:
+            return dict(admin.list_partition_offsets(dict(asked), isolation_level, timeout_ms))
+        except OffsetNotAvailableError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(NEW_LEADER_PAUSE)
 
 
 def offsets_at(admin: KafkaAdminClient, topic: Topic, millis: int) -> dict[int, int]:
     """The first offset of each partition whose timestamp is at least `millis`; the end offset if there is none."""
-    found = admin.list_partition_offsets({TopicPartition(topic.name, p): millis for p in topic.end})
+    found = _offsets(admin, {TopicPartition(topic.name, p): millis for p in topic.end})
     end = topic.end
     return {p.partition: at.offset if 0 <= at.offset < end[p.partition] else end[p.partition] for p, at in found.items()}
 
@@ -305,7 +325,10 @@ def moved(admin: KafkaAdminClient, topic: Topic) -> list[str]:
 
 
 def moved_partitions(admin: KafkaAdminClient, topic: Topic) -> list[int]:
-    """The partitions whose high watermark is not the one in `topic`."""
+    """The partitions whose high watermark is not the one in `topic`.
+
+    No transaction was open before that one, see `open_transactions`. So one that is open now has moved the high watermark.
+    """
     if not topic.written:
         return []
     now = ends(admin, topic.name, topic.written, READ_UNCOMMITTED)
@@ -317,7 +340,7 @@ def statistics(admin: KafkaAdminClient, name: str) -> Statistics | None:
     topic = describe(admin, name)
     if topic is None:
         return None
-    newest = admin.list_partition_offsets({TopicPartition(name, p): OffsetSpec.MAX_TIMESTAMP for p in topic.end})
+    newest = _offsets(admin, {TopicPartition(name, p): OffsetSpec.MAX_TIMESTAMP for p in topic.end})
     millis = [found.timestamp for found in newest.values() if found.timestamp >= 0]
     return Statistics(
         partitions=topic.partitions,
