@@ -21,7 +21,7 @@ from dbt.adapters.upsert_kafka.sinks import NO_PLAN, Delivery, Sink, Target, Tra
 from dbt.adapters.upsert_kafka.sinks import spark as spark_sink
 from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.sinks.spark import SparkSink
-from dbt.adapters.upsert_kafka.state import lease
+from dbt.adapters.upsert_kafka.state import lease, ownership
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,9 +77,11 @@ def recover(admin: KafkaAdminClient, topic: Topic, request: Request) -> None:
     """Abort the transaction that a killed exactly-once run left open: readers see nothing behind it until it ends.
 
     Raises:
-        GuardError: a stream runs in another process, whose transactions must not be aborted.
+        GuardError: the topic has another owner, or its stream runs in another process. Their transactions must not be aborted.
     """
-    lease.check(request.model, topic.name, memory.stream_of(admin, topic, request))
+    known = memory.look(admin, topic, request)
+    ownership.check_owner(request.owner, topic.name, known)
+    lease.check(request.model, topic.name, known.stream)
     _transaction_sink().recover(_target(admin, topic, request))
 
 

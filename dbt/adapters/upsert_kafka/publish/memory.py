@@ -244,13 +244,13 @@ def recall(admin: KafkaAdminClient, topic: Topic | None, request: Request) -> Me
     return memory
 
 
-def stream_of(admin: KafkaAdminClient, topic: Topic, request: Request) -> Stream | None:
-    """The stream that publishes to the topic, as far as it is known without waiting: its own transaction may be open."""
+def look(admin: KafkaAdminClient, topic: Topic, request: Request) -> Trusted:
+    """Owner and stream of the topic, as far as they are known without waiting: a transaction of this model may be open."""
     store = store_of(request.kafka, request.state)
     if store.access(admin) not in (Access.FULL, Access.READ_ONLY):
-        return None
+        return NOTHING
     record = store.get(admin, topic.name, waits=False)
-    return trust(record, store.cluster_id(admin), topic, request.options.appends).stream
+    return trust(record, store.cluster_id(admin), topic, request.options.appends)
 
 
 def is_published(kafka: KafkaSettings, settings: StateSettings, name: str, appends: bool = False) -> bool:

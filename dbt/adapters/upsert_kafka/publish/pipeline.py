@@ -19,9 +19,9 @@ from dbt.adapters.upsert_kafka.dbt_warnings import warn_about
 from dbt.adapters.upsert_kafka.errors import GuardError, TopicMovedError
 from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
 from dbt.adapters.upsert_kafka.formats.records import Records
-from dbt.adapters.upsert_kafka.kafka_client import topic_drift, topics
+from dbt.adapters.upsert_kafka.kafka_client import open_transactions, topic_drift, topics
 from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
-from dbt.adapters.upsert_kafka.kafka_client.topics import READ_UNCOMMITTED, Topic
+from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish import (
     announce,
     change_events,
@@ -202,16 +202,13 @@ def _exposed_layout(spark: SparkSession, request: Request) -> Layout | None:
 
 
 def _existing_topic(admin: KafkaAdminClient, request: Request) -> Topic | None:
-    """The topic as this run compares with it, after the transaction of a killed run was aborted."""
+    """The topic as this run compares with it, after the transaction of a killed run was aborted and others have ended."""
     topic = topics.describe(admin, request.topic)
     if topic is not None:
         topics.check_rights(topic, *_rights(request))
         if request.mode == "publish" and request.transactional_id:
             deliver.recover(admin, topic, request)
-            # Before the ends: what is written in between is then a difference, and the run compares again.
-            written = topics.ends(admin, topic.name, topic.end, READ_UNCOMMITTED)
-            topic = topics.describe(admin, request.topic)
-            topic = topic and replace(topic, written=written)
+            return open_transactions.describe_settled(admin, topic)
     return topic
 
 

@@ -23,6 +23,7 @@ from dbt.adapters.upsert_kafka.errors import MissingRightError, StateError, kafk
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.internals import describe_cluster
+from dbt.adapters.upsert_kafka.kafka_client.open_transactions import HELD_BACK_SECONDS, open_transaction
 from dbt.adapters.upsert_kafka.kafka_client.topics import READ_COMMITTED, READ_UNCOMMITTED, Topic, TopicSettings
 from dbt.adapters.upsert_kafka.state.record import StateRecord, decode
 
@@ -36,8 +37,6 @@ CONFIG = {
     "segment.bytes": str(1024 * 1024),
     "min.cleanable.dirty.ratio": "0.01",
 }
-HELD_BACK_SECONDS = 10.0
-"""For which a transaction of another run may hold back the end of the state topic."""
 POLL_MS = 200
 READ_SECONDS = 60.0
 FETCH_BYTES = 16 * 1024 * 1024
@@ -245,7 +244,7 @@ class StateStore:
         if committed >= end:
             return f"state topic '{self.topic}' could not be read: the reader is at offset {position} of {end}"
         return (
-            f"state topic '{self.topic}': {_open_transaction(admin, self.topic)} has been open for more than "
+            f"state topic '{self.topic}': {open_transaction(admin, self.topic)} has been open for more than "
             f"{HELD_BACK_SECONDS:.0f} s and holds back newer records. Nothing was written. Wait until it ends, or run "
             "the model whose run was killed again"
         )
@@ -263,21 +262,6 @@ class StateStore:
             self._values.pop(topic, None)
         else:
             self._values[topic] = value
-
-
-def _open_transaction(admin: KafkaAdminClient, topic: str) -> str:
-    """The transaction that is open on the state topic, as far as it can be found."""
-    try:
-        described = admin.describe_transactions(
-            [found.transactional_id for broker in admin.list_transactions().values() for found in broker]
-        )
-    except KafkaError as error:
-        logger.debug(f"Transactions could not be listed: {error!r}")
-        return "a transaction"
-    for name, found in described.items():
-        if any(partition.topic == topic for partition in found.topic_partitions):
-            return f"the transaction of transactional id '{name}'"
-    return "a transaction"
 
 
 _Cluster = tuple[str, tuple[tuple[str, str], ...], StateSettings]

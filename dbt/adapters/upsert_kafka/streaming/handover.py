@@ -57,7 +57,7 @@ def wait_for_lease(request: Request, is_cancelled: Callable[[], bool]) -> None:
     until: float | None = None
     with request.kafka.admin() as admin:
         while not is_cancelled() and (topic := topics.describe(admin, request.topic)) is not None:
-            stream = memory.stream_of(admin, topic, request)
+            stream = memory.look(admin, topic, request).stream
             found = lease.holder(stream)
             if found is None:
                 return
