@@ -6,14 +6,17 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from zipfile import ZipFile
 
 import pyarrow as pa
 import pytest
+from kafka import errors
 from kafka.record.memory_records import MemoryRecords
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 
-from dbt.adapters.upsert_kafka.sinks import transaction
+from dbt.adapters.upsert_kafka.sinks import task, transaction
 from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner, _by_function
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 from dbt.adapters.upsert_kafka.sinks.task import Assignment, choose_partitions, encoder, writer
@@ -52,6 +55,28 @@ def test_functions_run_without_this_package(tmp_path: Path) -> None:
     # -I ignores PYTHONPATH and the current folder.
     loaded = subprocess.run([sys.executable, "-I", "-c", LOAD, file], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert loaded.stdout.splitlines() == ["nothing", "SecondAttemptError", "[]"]
+
+
+def test_error_of_a_write_is_the_result_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raised, it would be lost: a cluster's Spark repeats the task and reports the error of the last attempt."""
+
+    def fail(*_: object) -> None:
+        raise errors.MessageSizeTooLargeError("no")
+
+    monkeypatch.setattr(task, "Client", fail)
+    monkeypatch.setattr(task.TaskContext, "get", lambda: SimpleNamespace(attemptNumber=lambda: 0))
+    batch = {"partition": 0, "task": 0, "number": 0, "records": 1, "batch": b"b"}
+    batches = iter([pa.RecordBatch.from_pylist([batch], schema=task._BATCHES)] * 3)
+    [report] = [row for rows in writer(ASSIGNMENT)(batches) for row in rows.to_pylist()]
+    assert report["error"].startswith("kafka.errors.MessageSizeTooLargeError: ") and report["partition"] is None
+    assert next(batches, None) is None, "Spark's worker expects that all input is read"
+
+
+def test_first_error_of_the_tasks_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    ok, failed = SimpleNamespace(error=None), SimpleNamespace(error="kafka.errors.MessageSizeTooLargeError: no")
+    with pytest.raises(PySparkException, match="MessageSizeTooLargeError"):
+        transaction.checked([ok, failed])
+    assert transaction.checked([ok]) == [ok]
 
 
 def test_partitioner_function_runs_without_this_package(tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ from pyspark import TaskContext
 from dbt.adapters.upsert_kafka.sinks.murmur2 import murmur2
 from dbt.adapters.upsert_kafka.sinks.protocol import Client
 from dbt.adapters.upsert_kafka.sinks.record_batch import Encoder, Producer, sizes, split, stamp
-from dbt.adapters.upsert_kafka.sinks.writer import Writer
+from dbt.adapters.upsert_kafka.sinks.writer import PartitionState, Writer
 
 BATCHES = "partition int, task int, number int, records int, batch binary"
 """One record batch. `task` and `number` give the order in which the batches of a partition are written."""
-REPORT = "partition int, records long, bytes long, first_offset long, last_offset long"
-"""What a task has written to one partition."""
-_TYPES = {"int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
+REPORT = "partition int, records long, bytes long, first_offset long, last_offset long, error string"
+"""What a task has written to one partition, or only why it failed."""
+_TYPES = {"int": pa.int32(), "long": pa.int64(), "binary": pa.binary(), "string": pa.string()}
 MIN_TABLE_BYTES = 8 * 1024 * 1024
 """Arrow batches are joined until they have this size, so that the record batches of each partition are not too small."""
 
@@ -105,22 +105,36 @@ def writer(assignment: Assignment) -> Function:
         # This does not detect a repeated stage, for which Spark counts attempts from zero again. Its tasks send the same batches
         # in the same order, so the broker recognises each as a repetition or refuses it as out of order.
         if context is None or context.attemptNumber() > 0:
-            raise SecondAttemptError("second attempt of a task in a transaction")
+            raise SecondAttemptError(
+                "Spark repeated a task that may have written; Spark's log has the error of its first attempt"
+            )
         _forget_zips()
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
             # A task without rows does not need a connection.
             return
-        with Client(assignment.arguments, assignment.timeout, assignment.topic) as client:
-            out = Writer(client, assignment.producer, assignment.topic)
-            for batch in chain([first], filled):
-                write_batches(out, batch, assignment.producer)
-            out.flush()
-        reports = [{name: getattr(partition, name) for name in _REPORT.names} for partition in out.partitions]
+        try:
+            partitions = _write_all(assignment, chain([first], filled))
+            reports = [{name: getattr(partition, name, None) for name in _REPORT.names} for partition in partitions]
+        except Exception as error:
+            # As a result, and not raised: a cluster's Spark would repeat the task, which must not write again, and report only
+            # the error of the last attempt.
+            reports = [{"error": f"{type(error).__module__}.{type(error).__name__}: {error}"}]
+            for _ in filled:
+                pass
         yield pa.RecordBatch.from_pylist(reports, schema=_REPORT)
 
     return write
+
+
+def _write_all(assignment: Assignment, batches: Iterable[pa.RecordBatch]) -> list[PartitionState]:
+    with Client(assignment.arguments, assignment.timeout, assignment.topic) as client:
+        out = Writer(client, assignment.producer, assignment.topic)
+        for batch in batches:
+            write_batches(out, batch, assignment.producer)
+        out.flush()
+    return out.partitions
 
 
 def _forget_zips() -> None:

@@ -17,12 +17,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from dbt.adapters.events.logging import AdapterLogger
 from kafka.errors import KafkaError
 from pyspark import cloudpickle
-from pyspark.errors import PySparkAttributeError
+from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -143,7 +144,7 @@ class Transaction(Steps):
         by_task = self._batches.repartition(tasks, _task_key(spark, tasks)).sortWithinPartitions("task", "number")
         assignment = task.Assignment(producer, self._target.topic, self._arguments, self._timeout)
         with _small_arrow_batches(spark):
-            return by_task.mapInArrow(task.writer(assignment), task.REPORT).collect()
+            return checked(by_task.mapInArrow(task.writer(assignment), task.REPORT).collect())
 
     def wait_until_visible(self, reports: Sequence[Report]) -> None:
         last = {report.partition: report.last_offset for report in reports if report.last_offset is not None}
@@ -159,6 +160,17 @@ class Transaction(Steps):
             logger.debug(f"Topic '{self._target.topic}': committed, end offsets unknown: {error!r}")
             return
         logger.debug(f"Topic '{self._target.topic}': committed, but not visible yet because of another open transaction")
+
+
+def checked(reports: Sequence[Any]) -> Sequence[Any]:
+    """Rows of `task.REPORT`, unless some are errors of tasks.
+
+    Raises:
+        PySparkException: with the errors, as if Spark had raised them.
+    """
+    if errors := [report.error for report in reports if report.error is not None]:
+        raise PySparkException("\n".join(errors))
+    return reports
 
 
 def write_state_record(out: Writer, producer: Producer, key: bytes, value: bytes) -> None:
