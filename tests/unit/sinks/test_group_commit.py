@@ -18,7 +18,7 @@ from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 COMMIT = GroupCommit("events", "g", {}, {("a", 0): 3, ("a", 1): 4, ("b", 0): 5}, is_empty=False, metadata="by test")
 
 
-class FakeClient:
+class FakeClient(Client):
     """Answers the two requests with error codes, and keeps the requests."""
 
     def __init__(self, add: int = 0, commit: tuple[int, ...] = (0, 0, 0)) -> None:

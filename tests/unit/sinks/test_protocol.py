@@ -209,6 +209,13 @@ def test_abort_never_uses_an_epoch_after_its_end(transaction_version: int) -> No
     ]
 
 
+def test_abort_also_marks_the_offsets_of_groups_with_the_next_epoch() -> None:
+    """A late TxnOffsetCommit of the aborted transaction would open one that nobody ends."""
+    client = Coordinator(1)
+    client.abort(Producer("id", 1, 5), 1000, {"topic": [0]}, ["group"])
+    assert client.sent[2:4] == [("AddPartitionsToTxn", 6), ("AddOffsetsToTxn", 6)]
+
+
 def test_abort_asks_for_an_epoch_only_directly_after_its_transaction_was_ended() -> None:
     client = Coordinator(InitProducerId=[errors.ConcurrentTransactionsError()], EndTxn=[errors.InvalidTxnStateError()])
     client.abort(Producer("id", 1, 5), 1000, {})

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, TopicMovedError
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
-from dbt.adapters.upsert_kafka.sinks import Delivery, Target, TransactionPlan, transaction
+from dbt.adapters.upsert_kafka.sinks import Delivery, Target, TransactionPlan, steps, transaction
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 from dbt.adapters.upsert_kafka.sinks.steps import ATTEMPTS, WriteError
 from dbt.adapters.upsert_kafka.sinks.transaction import TransactionSink
@@ -34,7 +34,7 @@ class Broker:
         """Errors of the first writes; later writes succeed."""
         self.check_error: Exception | None = None
         self.abort_error: Exception | None = None
-        self.commit_error: Exception | None = None
+        self.commit_error: BaseException | None = None
         self.epoch = 0
         self.steps: list[str] = []
 
@@ -53,7 +53,7 @@ class Broker:
         _raise(self.open_error)
         return self.next_producer()
 
-    def abort(self, producer: Producer, timeout_ms: int, partitions: dict[str, list[int]]) -> Producer:
+    def abort(self, producer: Producer, timeout_ms: int, partitions: dict[str, list[int]], groups: list[str]) -> Producer:
         self.steps.append("abort")
         assert partitions == {"orders": [0, 1, 2, 3]}
         assert producer.epoch == self.epoch, "the abort must have the producer's own epoch"
@@ -164,9 +164,9 @@ def test_topic_is_checked_once_although_the_write_is_repeated(broker: Broker) ->
 
 
 def test_write_is_not_repeated_forever(broker: Broker) -> None:
-    broker.write = [LOST] * ATTEMPTS
+    broker.write = [PySparkException("Out of memory\nPython worker exited unexpectedly"), *[LOST] * (ATTEMPTS - 1)]
     assert failure() == (
-        "Topic 'orders': Spark lost tasks in 3 writes, the last time with: Job aborted. "
+        "Topic 'orders': 3 writes were aborted, the first one because of: Out of memory. "
         "Nothing of this run is visible to read_committed readers; the next run writes it."
     )
     assert broker.steps == ["open", *["write", "abort"] * ATTEMPTS]
@@ -197,6 +197,48 @@ def test_interrupt_aborts_the_transaction(broker: Broker) -> None:
     with pytest.raises(KeyboardInterrupt):
         deliver()
     assert broker.steps == ["open", "write", "abort"]
+
+
+@pytest.mark.parametrize(
+    ("abort_error", "message"),
+    [
+        (None, "interrupted. The commit was not confirmed: either all of this run is visible or nothing"),
+        (errors.ProducerFencedError(), "interrupted. The commit was not confirmed: either all of this run is visible or nothing"),
+        (
+            errors.KafkaTimeoutError(),
+            "or nothing and its transaction could not be aborted: until the next run, or for at most 60 s",
+        ),
+    ],
+)
+def test_interrupt_of_the_commit_aborts_the_transaction_and_is_reported(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, abort_error: Exception | None, message: str
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(steps.logger, "warning", warnings.append)
+    broker.commit_error, broker.abort_error = KeyboardInterrupt(), abort_error
+    with pytest.raises(KeyboardInterrupt):
+        deliver()
+    assert broker.steps == ["open", "write", "commit", "abort"]
+    [warning] = warnings
+    assert message in warning
+
+
+def test_interrupt_of_a_write_that_could_not_be_aborted_is_reported(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(steps.logger, "warning", warnings.append)
+    broker.write, broker.abort_error = [KeyboardInterrupt()], errors.KafkaTimeoutError()
+    with pytest.raises(KeyboardInterrupt):
+        deliver()
+    assert "its transaction could not be aborted now: until the next run, or for at most 60 s" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    "error", [errors.OutOfOrderSequenceNumberError(), errors.UnknownProducerIdError(), errors.TransactionAbortableError()]
+)
+def test_write_of_the_driver_is_repeated_after_the_same_errors_as_a_write_of_tasks(broker: Broker, error: Exception) -> None:
+    broker.write = [error]
+    assert deliver().records == 2
+    assert broker.steps == ["open", "write", "abort", "write", "commit"]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_spark_error_is_classified_by_its_text(text: str, cause: Cause, sentence
 @pytest.mark.parametrize(
     "text",
     [
-        "SecondAttemptError: second attempt of a task in a transaction",
+        "SecondAttemptError: Spark repeated a task that may have written",
         "kafka.errors.OutOfOrderSequenceNumberError: [Error 45]",
         "kafka.errors.UnknownProducerIdError: [Error 59]",
         "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",

@@ -10,7 +10,7 @@ from typing import Any
 from kafka import errors
 
 from dbt.adapters.upsert_kafka.errors import MissingRightError
-from dbt.adapters.upsert_kafka.kafka_client.internals import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
+from dbt.adapters.upsert_kafka.kafka_client.internals import TxnOffsetCommitRequest
 from dbt.adapters.upsert_kafka.sinks import GroupCommit
 from dbt.adapters.upsert_kafka.sinks.protocol import GROUP, Client
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
@@ -40,11 +40,7 @@ def commit_offsets(client: Client, producer: Producer, commit: GroupCommit, user
     # Newer versions of both requests belong to transaction.version 2, in which TxnOffsetCommit adds the group by itself and
     # EndTxn changes the epoch. Every broker accepts these, and EndTxn of the same age leaves the epoch as it is.
     try:
-        client.ask_coordinator(
-            producer.transactional_id,
-            lambda: AddOffsetsToTxnRequest(**transaction, max_version=1),
-            lambda answer: answer.error_code,
-        )
+        client.add_group(producer, commit.group)
         client.ask_coordinator(
             commit.group,
             lambda: TxnOffsetCommitRequest(**transaction, topics=_topics(commit), max_version=2),

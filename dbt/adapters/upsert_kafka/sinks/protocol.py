@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
 from kafka import errors
 
 from dbt.adapters.upsert_kafka.kafka_client.internals import (
+    AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     ApiVersionsRequest,
     EndTxnRequest,
@@ -141,16 +142,33 @@ class Client:
             raises,
         )
 
+    def add_group(self, producer: Producer, group: str) -> None:
+        """Add the offsets of a consumer group to the transaction."""
+        self.ask_coordinator(
+            producer.transactional_id,
+            lambda: AddOffsetsToTxnRequest(
+                transactional_id=producer.transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                group_id=group,
+                max_version=1,
+            ),
+            lambda answer: answer.error_code,
+        )
+
     def commit(self, producer: Producer) -> None:
         """Commit the transaction. The request may be repeated after a lost answer: it has no further effect."""
         self._end(producer, committed=True)
 
-    def abort(self, producer: Producer, timeout_ms: int, partitions: Mapping[str, list[int]]) -> Producer:
+    def abort(
+        self, producer: Producer, timeout_ms: int, partitions: Mapping[str, list[int]], groups: Iterable[str] = ()
+    ) -> Producer:
         """Abort the producer's transaction, if one is open, and get the next epoch, which fences tasks that still write.
 
         Args:
             timeout_ms: of the next transaction.
             partitions: to which tasks of this transaction may still write, by topic.
+            groups: whose offsets the transaction may contain: a late TxnOffsetCommit is a late batch too.
 
         Raises:
             ProducerFencedError, InvalidProducerEpochError, InvalidProducerIdMappingError: the producer was fenced.
@@ -161,7 +179,7 @@ class Client:
             answer = self._end(producer, committed=False, version=NEXT_EPOCH_SINCE)
             return Producer(producer.transactional_id, answer.producer_id, answer.producer_epoch)
         latest = self._next_epoch(producer, timeout_ms)
-        return self._fence(latest, timeout_ms, partitions)
+        return self._fence(latest, timeout_ms, partitions, groups)
 
     def _transaction_version(self, transactional_id: str) -> int:
         """The cluster's transaction.version, 0 if it has no such feature or does not report features."""
@@ -194,7 +212,7 @@ class Client:
             except errors.ConcurrentTransactionsError as error:
                 retry.after(error)
 
-    def _fence(self, latest: Producer, timeout_ms: int, partitions: Mapping[str, list[int]]) -> Producer:
+    def _fence(self, latest: Producer, timeout_ms: int, partitions: Mapping[str, list[int]], groups: Iterable[str]) -> Producer:
         """Abort a transaction without records, whose markers let the partitions know the latest epoch.
 
         Brokers before Kafka 3.6 do not ask the coordinator about a batch: without the markers they would accept a late batch of
@@ -207,6 +225,9 @@ class Client:
             # Nobody writes to a topic that does not exist or may not be written to.
             with suppress(errors.UnknownTopicOrPartitionError, errors.TopicAuthorizationFailedError):
                 self._add_partitions(latest, topic, numbers, raises=(errors.UnknownTopicOrPartitionError,))
+        for group in groups:
+            with suppress(errors.GroupAuthorizationFailedError):
+                self.add_group(latest, group)
         return self._next_epoch(latest, timeout_ms)
 
     def _init_producer_id(self, transactional_id: str, timeout_ms: int, latest: Producer | None = None) -> Producer:

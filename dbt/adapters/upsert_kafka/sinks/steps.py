@@ -42,6 +42,10 @@ COMMIT_REFUSED = "Nothing of this run is visible, unless the answer to its commi
 COMMIT_NOT_CONFIRMED = (
     "The commit was not confirmed: either all of this run is visible or nothing; the next run compares and completes it."
 )
+COMMIT_INTERRUPTED = (
+    "Either all of this run is visible to read_committed readers, or nothing and its transaction could not be aborted: until the "
+    "next run, or for at most {} s, they then do not see what others write after it."
+)
 
 
 class WriteError(DeliveryError):
@@ -135,6 +139,7 @@ class Steps(ABC):
     def deliver(self) -> Delivery:
         """Write all records in one transaction. After a lost task they are written again."""
         producer: Producer | None = None
+        failures: list[Failure] = []
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self.prepare()
@@ -143,9 +148,10 @@ class Steps(ABC):
                 if not error.may_be_repeated:
                     raise
                 logger.debug(f"Topic '{self._target.topic}': write {attempt} of {ATTEMPTS} was aborted: {error.failure.reason}")
-                last, producer = error.failure, error.next_producer
+                producer = error.next_producer
+                failures.append(error.failure)
         raise DeliveryError(
-            f"Topic '{self._target.topic}': Spark lost tasks in {ATTEMPTS} writes, the last time with: {last.reason}. "
+            f"Topic '{self._target.topic}': {ATTEMPTS} writes were aborted, the first one because of: {failures[0].reason}. "
             f"{NOTHING_VISIBLE}"
         )
 
@@ -170,6 +176,8 @@ class Steps(ABC):
             except BaseException as error:
                 # Also for Ctrl-C: an open transaction blocks the topic's readers until it times out.
                 abort = self._abort(producer)
+                if not isinstance(error, Exception):
+                    self._warn_interrupted(abort.readers)
                 if not isinstance(error, (*SPARK_ERRORS, KafkaError)):
                     raise
                 raise self._write_error(error, abort) from None
@@ -217,7 +225,8 @@ class Steps(ABC):
         try:
             # A new client: an interrupt may have left the other one with half an answer.
             with self._client() as client:
-                return _Abort(NOTHING_VISIBLE, client.abort(producer, self._timeout_ms, self._partitions()))
+                groups = [commit.group for commit in self._target.plan.groups]
+                return _Abort(NOTHING_VISIBLE, client.abort(producer, self._timeout_ms, self._partitions(), groups))
         except (KafkaError, UpsertKafkaError) as error:
             failure = self._classify(error)
             if failure.cause in NO_LONGER_OURS:
@@ -242,6 +251,15 @@ class Steps(ABC):
         except KafkaError as error:
             failure = self._classify(error)
             raise self._error(failure, COMMIT_REFUSED if failure.cause in NO_LONGER_OURS else COMMIT_NOT_CONFIRMED) from None
+        except BaseException:
+            # Ctrl-C. If the coordinator has the commit, an abort changes nothing.
+            abort = self._abort(producer)
+            is_over = abort.next_producer is not None or abort.no_longer_ours is not None
+            self._warn_interrupted(COMMIT_NOT_CONFIRMED if is_over else COMMIT_INTERRUPTED.format(self._timeout_ms // 1000))
+            raise
+
+    def _warn_interrupted(self, readers: str) -> None:
+        logger.warning(f"Topic '{self._target.topic}': the write was interrupted. {readers}")
 
     def _classify(self, error: BaseException) -> Failure:
         """The cause of an error, with what is known about this transaction. The whole text goes to the debug log."""

@@ -177,7 +177,7 @@ class Cause(Enum):
     # A task was lost or repeated, nothing was refused: the same write in a new transaction may succeed.
     TASK_LOST = (
         "{first_line}",
-        (),
+        (errors.OutOfOrderSequenceNumberError, errors.UnknownProducerIdError, errors.TransactionAbortableError),
         (
             "SecondAttemptError",
             "OutOfOrderSequence",
