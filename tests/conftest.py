@@ -46,6 +46,7 @@ LONGEST_FIRST = [
     "test_registry",
     "test_stream_command",
     "test_schedules",
+    "test_unverified_schedules",
     "test_model_options",
     "test_transactional_groups",
     "test_kafka_source",
@@ -99,6 +100,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in deselected]
 
 
+FINDING = "finding"
+"""The name of a property of a test: a line that is printed at the end, also if the test succeeds."""
+
+
+class Findings:
+    """Prints at the end what tests have found. A worker of xdist can't print, but its reports reach this process."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            found = [value for name, value in report.user_properties if name == FINDING]
+            self._lines += [f"{report.nodeid.rpartition('::')[2]}: {value}" for value in found]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._lines:
+            terminalreporter.section("findings")
+            for line in self._lines:
+                terminalreporter.write_line(line)
+
+
 class FailuresAtOnce:
     """Prints a failure when it happens. If the run is ended from outside, the summary is never printed."""
 
@@ -114,6 +137,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     # A worker of xdist has no reporter.
     if terminal := session.config.pluginmanager.get_plugin("terminalreporter"):
         session.config.pluginmanager.register(FailuresAtOnce(terminal))
+        session.config.pluginmanager.register(Findings())
+
+
+@pytest.fixture
+def finding(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Reports a line that is printed at the end: numbers and seeds."""
+    return lambda text: record_property(FINDING, text)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 OK, NONE_GIVEN = 0, -1
 OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE = 45, 47, 48
-INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED = 49, 51, 90
+COORDINATOR_NOT_AVAILABLE, INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED = 15, 49, 51, 90
 LAST_EPOCH = 32767 - 1
 REMEMBERED_BATCHES = 5
 
@@ -51,6 +51,8 @@ class Transaction:
     started_at: float = 0.0
     next_producer_id: int = NONE_GIVEN
     """The producer id after the transaction that is being ended, if that is another one."""
+    has_failed_fence: bool = False
+    """Whether the epoch was raised and could not be written to the coordinator's log. It is not raised again then."""
 
     @property
     def next_identity(self) -> tuple[int, int]:
@@ -168,6 +170,9 @@ class Brokers:
         self.logs: dict[Partition, Log] = {}
         self.ended_by_older_epochs = 0
         """Transactions that InitProducerId with the id of an older run has aborted."""
+        self.append_fails: Callable[[], bool] = lambda: False
+        """Whether the coordinator's log has too few replicas now. The answer is COORDINATOR_NOT_AVAILABLE."""
+        self.failed_fences = 0
 
     def log(self, partition: Partition) -> Log:
         return self.logs.setdefault(partition, Log())
@@ -176,6 +181,8 @@ class Brokers:
         """Error code, producer id, epoch."""
         found = self.ids.get(name)
         if found is None:
+            if self.append_fails():
+                return COORDINATOR_NOT_AVAILABLE, -1, -1
             found = self.ids[name] = Transaction(self._new_producer_id(), self._first_epoch, timeout)
             return OK, found.producer_id, found.epoch
         is_named = producer_id != NONE_GIVEN
@@ -186,14 +193,17 @@ class Brokers:
             return CONCURRENT_TRANSACTIONS, -1, -1
         if found.state is State.ONGOING:
             # Whatever epoch the request names.
+            if not self._fence(found):
+                return COORDINATOR_NOT_AVAILABLE, -1, -1
             self.ended_by_older_epochs += is_named and epoch < found.epoch
-            self._fence(found)
             return CONCURRENT_TRANSACTIONS, -1, -1
         if is_named and epoch == found.last_epoch and not (epoch == found.epoch and producer_id == found.producer_id):
             # A repeated request whose answer was lost.
             return OK, found.producer_id, found.epoch
         if is_named and not (producer_id == found.producer_id and epoch == found.epoch):
             return INVALID_PRODUCER_EPOCH, -1, -1
+        if self.append_fails():
+            return COORDINATOR_NOT_AVAILABLE, -1, -1
         found.last_producer_id, found.last_epoch = (found.producer_id, found.epoch) if is_named else (NONE_GIVEN, NONE_GIVEN)
         if found.epoch >= LAST_EPOCH:
             found.last_producer_id, found.producer_id, found.epoch = found.producer_id, self._new_producer_id(), 0
@@ -210,6 +220,8 @@ class Brokers:
             return INVALID_PRODUCER_EPOCH
         if found.state in PREPARED:
             return CONCURRENT_TRANSACTIONS
+        if self.append_fails():
+            return COORDINATOR_NOT_AVAILABLE
         if found.state is not State.ONGOING:
             found.state, found.partitions, found.started_at = State.ONGOING, set(), self._now()
             self._watch(found)
@@ -231,6 +243,8 @@ class Brokers:
             return CONCURRENT_TRANSACTIONS
         if found.state is not State.ONGOING:
             return INVALID_TXN_STATE
+        if self.append_fails():
+            return COORDINATOR_NOT_AVAILABLE
         self._end(found, commits)
         return OK
 
@@ -254,6 +268,8 @@ class Brokers:
             return INVALID_TXN_STATE, -1, -1
         if is_repeated and found.state is State.PREPARE_ABORT:
             return CONCURRENT_TRANSACTIONS, -1, -1
+        if not is_repeated and self.append_fails():
+            return COORDINATOR_NOT_AVAILABLE, -1, -1
         if not is_repeated:
             self._end_with_next_epoch(found)
         return OK, *found.next_identity
@@ -262,8 +278,9 @@ class Brokers:
         """The markers have the next epoch. A new producer id counts when they are written."""
         if found.state is not State.ONGOING:
             found.partitions = set()
-        found.last_producer_id, found.last_epoch = found.producer_id, found.epoch
-        found.epoch += 1
+        if not found.has_failed_fence:
+            found.last_producer_id, found.last_epoch = found.producer_id, found.epoch
+            found.epoch += 1
         if found.epoch > LAST_EPOCH:
             found.next_producer_id = self._new_producer_id()
         self._end(found, commits=False)
@@ -279,6 +296,14 @@ class Brokers:
         if self._verifies and not is_open and not is_repeated and (code := self._verify(partition, producer_id, epoch)):
             return code, -1
         return log.append(producer_id, epoch, sequence, records)
+
+    def expire(self, name: str) -> bool:
+        """Forget a transactional id that nobody used for seven days. One that has an open transaction does not expire."""
+        found = self.ids.get(name)
+        if found is None or found.state is State.ONGOING or found.state in PREPARED:
+            return False
+        del self.ids[name]
+        return True
 
     def _verify(self, partition: Partition, producer_id: int, epoch: int) -> int:
         found = next((found for found in self.ids.values() if found.producer_id == producer_id), None)
@@ -297,25 +322,34 @@ class Brokers:
         def abort() -> None:
             if found.state is not State.ONGOING or found.started_at != started_at:
                 return
-            if self._now() < started_at + found.timeout:
+            if self._now() < started_at + found.timeout or not self._fence(found):
                 self._later(abort)
-            else:
-                self._fence(found)
 
         self._later(abort)
 
-    def _fence(self, found: Transaction) -> None:
-        """Abort with the next epoch, which the partitions get with the markers."""
-        if self.transaction_version >= 2:
+    def _fence(self, found: Transaction) -> bool:
+        """Abort with the next epoch, which the partitions get with the markers.
+
+        Returns:
+            False if the coordinator's log has too few replicas. The coordinator then knows the next epoch already (KAFKA-9666).
+        """
+        fails = self.append_fails()
+        if not fails and self.transaction_version >= 2:
             # As its own EndTxn would, so that the producer's repeated requests are answered.
             self._end_with_next_epoch(found)
-            return
-        found.epoch += 1
-        found.last_producer_id = found.last_epoch = NONE_GIVEN
-        self._end(found, commits=False)
+            return True
+        if not found.has_failed_fence:
+            found.epoch += 1
+            found.last_producer_id = found.last_epoch = NONE_GIVEN
+        found.has_failed_fence = fails
+        self.failed_fences += fails
+        if not fails:
+            self._end(found, commits=False)
+        return not fails
 
     def _end(self, found: Transaction, commits: bool) -> None:
         found.state = State.PREPARE_COMMIT if commits else State.PREPARE_ABORT
+        found.has_failed_fence = False
         producer_id, epoch, left = found.producer_id, found.epoch, set(found.partitions)
 
         def mark(partition: Partition) -> None:

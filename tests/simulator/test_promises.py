@@ -194,7 +194,7 @@ def unconfirmed_commit_is_called_a_failure(patch: pytest.MonkeyPatch) -> None:
 def fenced_run_writes_again(patch: pytest.MonkeyPatch) -> None:
     """A fenced run that takes the id back and writes what it compared before."""
 
-    def abort(client: Client, producer: Producer, timeout_ms: int, _: object) -> Producer:
+    def abort(client: Client, producer: Producer, timeout_ms: int, *_: object) -> Producer:
         with suppress(errors.KafkaError):
             client._end(producer, committed=False)
         return client.open(producer.transactional_id, timeout_ms)
@@ -226,9 +226,9 @@ def state_after_the_commit(patch: pytest.MonkeyPatch) -> None:
     ("defect", "message", "first"),
     [
         (no_check, "the topic is", 0),
-        (same_epoch_again, "", 0),
+        (same_epoch_again, "not two records in order", 0),
         (commit_instead_of_abort, "to which no state record belongs", 0),
-        (lost_batches_are_not_repeated, "", 0),
+        (lost_batches_are_not_repeated, "not two records in order", 0),
         (success_without_commit, "reported success and is not visible", 0),
         # Rare: a commit whose answers are all lost. No schedule before this seed has one.
         (unconfirmed_commit_is_called_a_failure, "is visible, but reported", 929),
