@@ -56,6 +56,8 @@ class Rule:
     is_used: bool = False
     late: bytes | None = None
     """The request that has not arrived yet."""
+    has_arrived: bool = False
+    """Whether the broker has answered the late request."""
     releases: str | None = None
     """It arrives before the next request of this kind."""
 
@@ -75,7 +77,7 @@ class _Pending:
     """Their answers break the connection."""
     repeated: set[int] = field(default_factory=set)
     """One of their two answers is not passed on."""
-    overtaken: dict[int, bytes] = field(default_factory=dict)
+    overtaken: dict[int, tuple[bytes, Rule]] = field(default_factory=dict)
     """Late requests that arrive before the answer is passed on."""
 
 
@@ -157,14 +159,14 @@ class Proxy:
             rule.late = frame if rule.fault in (Fault.LATE, Fault.IN_NEXT_RUN) else None
             return rule.fault
 
-    def _overtaken_by(self, key: int) -> bytes | None:
+    def _overtaken_by(self, key: int) -> tuple[bytes, Rule] | None:
         """The late request, if this one is of its kind: the client has repeated it."""
         with self._lock:
             rule = self._rule
-            if rule is None or rule.fault is not Fault.LATE or NAMES.get(key) != rule.name:
+            if rule is None or rule.late is None or rule.fault is not Fault.LATE or NAMES.get(key) != rule.name:
                 return None
             late, rule.late = rule.late, None
-            return late
+            return late, rule
 
     def _release(self, key: int) -> None:
         """Let the late request arrive, if it waits for a request of this kind."""
@@ -173,7 +175,7 @@ class Proxy:
             if rule is None or rule.late is None or rule.releases is None or NAMES.get(key) != rule.releases:
                 return
             late, rule.late = rule.late, None
-        self._send_late(late)
+        self._send_late(late, rule)
 
     def _answer(self, broker: socket.socket, client: socket.socket, pending: _Pending) -> None:
         seen: set[int] = set()
@@ -188,16 +190,16 @@ class Proxy:
                 with self._lock:
                     self.answered[pending.keys.pop(correlation, -1)] += len(frame)
                 if (late := pending.overtaken.pop(correlation, None)) is not None:
-                    self._send_late(late)
+                    self._send_late(*late)
                 client.sendall(frame)
         _shut(client)
         _shut(broker)
 
-    def _send_late(self, frame: bytes) -> None:
+    def _send_late(self, frame: bytes, rule: Rule) -> None:
         """Returns when the broker has answered."""
         with socket.create_connection((LOOPBACK, self.broker_port), PATIENCE_SECONDS) as broker:
             broker.sendall(frame)
-            _frame(broker)
+            rule.has_arrived = _frame(broker) is not None
 
 
 def _frame(connection: socket.socket) -> bytes | None:

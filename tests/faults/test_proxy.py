@@ -97,8 +97,7 @@ def test_records_are_visible_once_or_not_at_all(
         scene.plan = consume(scene, CONSUMED)
     with proxy.fault(name, fault) as rule:
         deliver(scene, scene.rows(ROWS), name, fault)
-        assert rule.is_used
-        assert rule.late is None
+        assert rule.is_used and rule.has_arrived is (fault is Fault.LATE)
     assert scene.keys() == list(range(ROWS))
     scene.wait_until_over()
     if name in OF_GROUPS:
@@ -124,7 +123,7 @@ def test_late_request_of_a_run_does_not_change_the_next_one(
             scene.plan = consume(scene, 2 * CONSUMED)
         rule.release(before="Produce")
         deliver(scene, rows, name, rule.fault)
-        assert rule.late is None
+        assert rule.has_arrived
     assert scene.keys() == sorted([*range(ROWS), *range(ROWS)])
     scene.wait_until_over()
     if name in OF_GROUPS:

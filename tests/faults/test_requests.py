@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -33,7 +35,9 @@ MOST = {
 
 
 @pytest.mark.nightly
-def test_run_needs_no_more_requests_than_documented(spark: SparkSession, topic_name: str, schema_name: str) -> None:
+def test_run_needs_no_more_requests_than_documented(
+    spark: SparkSession, topic_name: str, schema_name: str, finding: Callable[[str], None]
+) -> None:
     with proxied_cluster() as (proxy, cluster):
         table = Table(spark, cluster.bootstrap_servers, topic_name, schema_name, PARTITIONS)
         table.options |= {"sink_delivery_guarantee": "exactly-once", "sink_parallelism": TASKS}
@@ -44,5 +48,5 @@ def test_run_needs_no_more_requests_than_documented(spark: SparkSession, topic_n
             before = proxy.requests.copy()
             table.publish(rows)
             found = {name: number for key, name in NAMES.items() if (number := proxy.requests[key] - before[key])}
-            print(run, found)
+            finding(f"{run}: {found}")
             assert all(number <= MOST[run].get(name, 0) for name, number in found.items()), (run, found)
