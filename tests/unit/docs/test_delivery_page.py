@@ -16,8 +16,10 @@ ROWS = [line.strip("| ").split(" | ") for line in SECTION.splitlines() if line.s
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
 def test_fault_names_tests_that_exist(row: list[str]) -> None:
     fault, _, proof = row
-    named = re.findall(r"`([a-z_/]+\.py)`", proof)
-    assert all((TESTS / name).exists() for name in named), (fault, named)
+    named = re.findall(r"`([a-z_/]+\.py)::(test_[a-z0-9_]+)`", proof)
+    for file, function in named:
+        assert f"\ndef {function}(" in (TESTS / file).read_text(), (fault, file, function)
+    assert proof.count(".py") == len(named), f"{fault}: name the test function"
     assert named or re.search(r"\bsimulator\b|^none: ", proof), f"{fault}: no test, and no reason why there is none"
 
 
