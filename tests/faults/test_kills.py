@@ -7,9 +7,13 @@ which saves starting Spark each time.
 from __future__ import annotations
 
 import json
+import os
+import random
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +30,8 @@ from tests.property_tests import NIGHTLY
 from tests.services import Cluster
 from tests.tables import Table
 
-ROWS = 20_000
+ROWS, KILLS = 20_000, 12
+ENDING = (TransactionState.PREPARE_ABORT, TransactionState.PREPARE_COMMIT)
 SELECT = f"select id, concat('version ', VERSION, ' of ', id) as name from range({ROWS})"
 MODEL = "{{ config(materialized='upsert_kafka', unique_key='id', topic=var('topic'), **var('options')) }}\n"
 
@@ -166,6 +171,49 @@ def test_killed_exactly_once_run_is_visible_completely_or_not_at_all(model: Mode
     # Three versions were committed, and every key was written once in each.
     assert len(scene.records()) == 3 * ROWS
     scene.wait_until_over()
+
+
+@pytest.mark.nightly
+@exactly_once
+def test_run_killed_at_a_random_moment_is_visible_completely_or_not_at_all(model: Model, finding: Callable[[str], None]) -> None:
+    seed = int(os.environ.get("UPSERT_KAFKA_KILL_SEED", random.randrange(1 << 32)))
+    moments, scene, outcomes = random.Random(seed), model.scene, Counter[str]()
+    visible = 0
+    with scene.watched():
+        model.publish(version=0)
+        for version in range(1, KILLS + 1):
+            process = model.start(version)
+            outcome = kill_at_random(model, process, moments)
+            wait_for(lambda: scene.transaction() not in ENDING, "the end of a commit that the coordinator has")
+            table = model.table()
+            assert table in (of_version(visible), of_version(version)), f"UPSERT_KAFKA_KILL_SEED={seed}"
+            if table == of_version(version):
+                visible = version
+            outcomes[f"{outcome}, {'visible' if visible == version else 'not visible'}"] += 1
+        assert model.publish(version=KILLS + 1).updated == ROWS
+    finding(f"UPSERT_KAFKA_KILL_SEED={seed}: {dict(outcomes)}")
+    assert model.table() == of_version(KILLS + 1)
+    assert any(outcome.startswith("killed while") for outcome in outcomes), outcomes
+    scene.wait_until_over()
+
+
+def kill_at_random(model: Model, process: subprocess.Popen[str], moments: random.Random) -> str:
+    """Kill dbt before, while or after it writes. Returns when it was."""
+    stage = moments.choice(
+        ["before it wrote", "while it wrote slowly", "while it wrote and committed", "while it wrote and committed"]
+    )
+    if stage == "before it wrote":
+        time.sleep(moments.uniform(0, 10))
+    else:
+        model.wait_until_writing()
+        if "committed" in stage:
+            model.scene.go_on()
+        time.sleep(moments.expovariate(1))
+    if process.poll() is not None:
+        process.communicate()
+        return "ended"
+    kill(process)
+    return f"killed {stage}"
 
 
 @pytest.mark.nightly

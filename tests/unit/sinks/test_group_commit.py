@@ -12,7 +12,7 @@ from kafka import errors
 from dbt.adapters.upsert_kafka.errors import MissingRightError
 from dbt.adapters.upsert_kafka.sinks import GroupCommit
 from dbt.adapters.upsert_kafka.sinks.group_commit import commit_offsets
-from dbt.adapters.upsert_kafka.sinks.protocol import GROUP, TRANSACTION, Client, check
+from dbt.adapters.upsert_kafka.sinks.protocol import GROUP, TRANSACTION, Client, Raised, check
 from dbt.adapters.upsert_kafka.sinks.record_batch import Producer
 
 COMMIT = GroupCommit("events", "g", {}, {("a", 0): 3, ("a", 1): 4, ("b", 0): 5}, is_empty=False, metadata="by test")
@@ -25,7 +25,12 @@ class FakeClient(Client):
         self.codes, self.asked = (add, commit), list[tuple[int, str, Any]]()
 
     def ask_coordinator(
-        self, name: str, request: Callable[[], Any], code: Callable[[Any], int], key_type: int = TRANSACTION
+        self,
+        name: str,
+        request: Callable[[], Any],
+        code: Callable[[Any], int],
+        raises: Raised = (),
+        key_type: int = TRANSACTION,
     ) -> None:
         self.asked.append((key_type, name, request()))
         partitions = [SimpleNamespace(error_code=c) for c in self.codes[1]]
