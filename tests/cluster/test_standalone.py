@@ -22,6 +22,10 @@ MODEL = f"""\
             properties={{'batch.size': '8192'}}) }}}}
 select id from range({ROWS})
 """
+TOO_LARGE = """\
+{{ config(materialized='upsert_kafka', unique_key='id', topic=var('topic'), sink_delivery_guarantee='exactly-once') }}
+select id, array_join(transform(sequence(1, 100), i -> sha2(concat(id, i), 512)), '') as noise from range(10)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +68,19 @@ def test_executor_killed_in_a_transaction_leaves_all_records_or_none(
         assert process.returncode == 0 or "Nothing of this run is visible to read_committed readers" in output, output
         project.succeed(*command)
     assert ids(scene) == list(range(ROWS))
+
+
+@pytest.mark.nightly
+def test_first_error_of_a_task_is_reported_although_spark_would_repeat_it(
+    standalone: StandaloneSpark, kafka: Cluster, dbt_project: Callable[..., Project], topic_name: str
+) -> None:
+    """spark.task.maxFailures is 4 on a cluster: a second attempt may not write, and its error would hide the first."""
+    scene = Scene(None, kafka, topic_name, config={"max.message.bytes": "2000"})  # type: ignore[arg-type]
+    project = dbt_project({"models/large.sql": TOO_LARGE}, bootstrap_servers=kafka.bootstrap_servers, **standalone.profile)
+    outcome = project.run("run", "--vars", json.dumps({"topic": topic_name}))
+    assert outcome.exit_code == 1
+    assert "a message is larger than allowed" in outcome.message("large"), outcome.output
+    assert "Nothing of this run is visible" in outcome.message("large") and scene.records() == []
 
 
 @pytest.mark.nightly
