@@ -10,6 +10,7 @@ import random
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -130,14 +131,14 @@ def publish_with_kills(pipeline: Pipeline, kills: int, seed: int) -> list[str]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("kills", [100])
 def test_every_message_is_published_once_whenever_the_run_is_killed(
-    kills: int, fault_cluster: Cluster, topic_name: str, tmp_path: Path
+    kills: int, fault_cluster: Cluster, topic_name: str, tmp_path: Path, finding: Callable[[str], None]
 ) -> None:
     seed = int(os.environ.get("UPSERT_KAFKA_KILL_SEED", random.randrange(1 << 32)))
-    print(f"UPSERT_KAFKA_KILL_SEED={seed}")
     pipeline = Pipeline(fault_cluster.bootstrap_servers, tmp_path, topic_name)
     try:
         outcomes = publish_with_kills(pipeline, kills, seed)
     finally:
         pipeline.admin.close()
-    print(Counter(outcomes))
+        finding(f"UPSERT_KAFKA_KILL_SEED={seed}")
+    finding(f"{kills} kills: {dict(Counter(outcomes))}")
     assert set(outcomes) != {"ended"}, f"no run was killed, the seed was {seed}"
