@@ -34,7 +34,7 @@ NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 DEFAULT_MAX_MESSAGE_BYTES = 1024 * 1024 + 12
 """Kafka's default of max.message.bytes."""
-NEW_LEADER_SECONDS, NEW_LEADER_PAUSE = 30.0, 0.1
+NEW_LEADER_SECONDS, NEW_LEADER_PAUSE, NEW_TOPIC_SECONDS = 30.0, 0.1, 10.0
 LEADER_TIMEOUT_MS = 120_000
 """A new topic is listed before all of its partitions have leaders; a thousand partitions take a while."""
 
@@ -248,7 +248,10 @@ def create_unless_exists(admin: KafkaAdminClient, name: str, settings: TopicSett
             f"replication_factor={settings.replication_factor or 'broker default'}, topic_config={dict(settings.config)}: "
             f"{kafka_error_text(error)}"
         ) from error
-    topic = describe(admin, name)
+    # Another broker than the one that was asked last may learn of the topic a bit later.
+    until = time.monotonic() + NEW_TOPIC_SECONDS
+    while (topic := describe(admin, name)) is None and time.monotonic() < until:
+        time.sleep(NEW_LEADER_PAUSE)
     if topic is None:
         raise UpsertKafkaError(f"topic '{name}' was created and is gone again. Check whether another process deletes topics.")
     return topic, is_created
