@@ -208,7 +208,7 @@ def kill_at_random(model: Model, process: subprocess.Popen[str], moments: random
         model.wait_until_writing()
         if "committed" in stage:
             model.scene.go_on()
-        time.sleep(moments.expovariate(1))
+        time.sleep(moments.uniform(0, 8 if "committed" in stage else 2))
     if process.poll() is not None:
         process.communicate()
         return "ended"
