@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.state.record import Run, now_text
+from dbt.adapters.upsert_kafka.state.store import StateSettings, StateStore
 from dbt.adapters.upsert_kafka.streaming import pipeline
 from dbt.adapters.upsert_kafka.streaming.batches import Batches
 from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed, StreamModel
@@ -49,6 +51,8 @@ class StreamTable(Table):
         self.source_options: dict[str, Any] = {"topic": self.views}
         self.source = Sources(self.spark, broker, f"{schema}_views")
         self.sql = PER_REGION
+        self.others: dict[str, dict[str, Any]] = {}
+        """The options of further sources, by the name in the SELECT."""
         self.materialization = "upsert_kafka"
         self.sent = 0
 
@@ -62,24 +66,29 @@ class StreamTable(Table):
         write(self.broker, self.views, messages, partitions)
 
     def expose_source(self) -> None:
-        self.source.run(COLUMNS, **self.source_options)
+        for _, source, source_options in self._sources():
+            source.run(COLUMNS, **source_options)
+
+    def _sources(self) -> list[tuple[str, Sources, dict[str, Any]]]:
+        others = [(name, Sources(self.spark, self.broker, f"{self.schema}_{name}"), given) for name, given in self.others.items()]
+        return [("views", self.source, self.source_options), *others]
 
     def model(self, **config: Any) -> StreamModel:
         """The model. Keywords are options, or fields of the request."""
-        of_request = ("full_refresh", "mode", "not_null", "checks")
+        of_request = ("full_refresh", "mode", "not_null", "checks", "time_zone")
         request = {name: config.pop(name) for name in of_request if name in config}
         given = {"materialized": self.materialization, **self.options, **config}
         parsed = options.parse(self.materialization, "users", given)
-        view = UpsertKafkaRelation.create(
-            schema=self.source.relation.schema, identifier=self.source.relation.identifier, type=RelationType.View
-        )
-        source_options = options.parse("kafka_source", "views", self.source_options)
-        kafka = KafkaSettings(self.broker, parsed.properties)
-        source = StreamSource("views", view, source_options, KafkaSettings(self.broker))
+        kafka, sources = KafkaSettings(self.broker, parsed.properties), []
+        for name, source, given in self._sources():
+            relation = source.relation
+            view = UpsertKafkaRelation.create(schema=relation.schema, identifier=relation.identifier, type=RelationType.View)
+            source_options = options.parse("kafka_source", name, given)
+            sources.append(StreamSource(name, view, source_options, KafkaSettings(self.broker)))
         return StreamModel(
             spark=self.spark,
-            sql=self.sql.format(views=source.view),
-            sources=(source,) if "{views}" in self.sql else (),
+            sql=self.sql.format(**{source.model: source.view for source in sources}),
+            sources=sources if "{views}" in self.sql else (),
             request=Request(
                 model="users",
                 options=parsed,
@@ -101,6 +110,21 @@ class StreamTable(Table):
         streamed = pipeline.publish(self.model(**config))
         self.published = True
         return streamed
+
+    def crash_before_first_batch(self, **config: Any) -> None:
+        """Begin, and end when Spark has created the checkpoint and has not planned a batch."""
+        self.expose_source()
+        model = self.model(**config)
+        analysed, layout = pipeline.analyse(model)
+        with model.request.kafka.admin() as admin, closing(pipeline.begin(model, analysed, layout, admin)) as writer:
+            checkpoint = self.folder / self.topic / writer.stream.query
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid4())}))
+
+    def forget(self) -> None:
+        """Remove the state record, as if the state topic were lost."""
+        store = StateStore(KafkaSettings(self.broker), StateSettings())
+        store.forget(self.topic)
 
     def crash_after_delivery(self, **config: Any) -> None:
         """One pass that fails after a batch was delivered and before Spark's commit log has it, as if the process were killed."""

@@ -57,6 +57,33 @@ def test_events_are_appended_once_and_a_repeated_batch_is_not(stream: StreamTabl
     assert set(Counter(appended(stream)).values()) == {2}
 
 
+def test_sources_with_a_pattern_and_without(stream: StreamTable) -> None:
+    stream.source_options = {"topic_pattern": f"{stream.views}(-[a-z]+)?"}
+    stream.others["orders"] = {"topic": f"{stream.topic}-orders"}
+    stream.sql = "SELECT region, user_id FROM {views} UNION ALL SELECT region, user_id FROM {orders}"
+
+    def write_to(topic: str, *users: int) -> None:
+        write(stream.broker, topic, [Message({"user_id": user, "region": "b"}) for user in users])
+
+    stream.send([(1, "a")])
+    write_to(f"{stream.topic}-orders", 2)
+    stream.run(**EXACTLY_ONCE)
+    assert appended(stream) == [("a", 1), ("b", 2)]
+    # A topic that the pattern finds later.
+    write_to(f"{stream.views}-late", 3)
+    stream.run(**EXACTLY_ONCE)
+    assert appended(stream) == [("a", 1), ("b", 2), ("b", 3)]
+    end = stream.end()
+    delete_topic(stream.broker, f"{stream.views}-late")
+    write_to(f"{stream.views}-late", 4, 5, 6)
+    with pytest.raises(GuardError, match=r"source topic '.*-late' was deleted and created again"):
+        stream.run(**EXACTLY_ONCE)
+    stream.others["orders"] = {"topic": stream.views}
+    with pytest.raises(OptionsError, match="views and orders both read a topic"):
+        stream.run(**EXACTLY_ONCE, full_refresh=True)
+    assert stream.end() == end
+
+
 def test_select_distinct_appends_each_row_once(stream: StreamTable, tmp_path: Path) -> None:
     stream.sql = PAIRS
     stream.send([(1, "a"), (1, "a"), (2, "a"), (1, "b")])

@@ -217,12 +217,18 @@ class _Resolver:
             )
 
 
+def covers(options: ModelOptions, topic: str) -> bool:
+    """Whether a source reads a topic of this name, if it exists."""
+    if options.topic_pattern is None:
+        return topic in options.topics
+    # Named groups are the one frequent difference between Java's and Python's syntax.
+    return re.fullmatch(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", options.topic_pattern), topic) is not None
+
+
 def _names(admin: KafkaAdminClient, model: str, options: ModelOptions) -> list[str]:
     if options.topic_pattern is None:
         return list(options.topics)
-    # Named groups are the one frequent difference between Java's and Python's syntax.
-    matches: Callable[[str], object] = re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", options.topic_pattern)).fullmatch
-    found = [name for name in topics.names(admin) if matches(name)]
+    found = [name for name in topics.names(admin) if covers(options, name)]
     if not found:
         raise UpsertKafkaError(f"{model}: topic_pattern='{options.topic_pattern}' matches no topic of the cluster")
     return found

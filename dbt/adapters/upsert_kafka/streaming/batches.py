@@ -7,7 +7,7 @@ A batch is computed completely and once, also if it was written before: otherwis
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, TransactionPlan
 from dbt.adapters.upsert_kafka.spark.checkpoint import release_checkpoints
 from dbt.adapters.upsert_kafka.state import lease
-from dbt.adapters.upsert_kafka.state.record import Lease, Stream
+from dbt.adapters.upsert_kafka.state.record import Lease, SourceOffsets, Stream
 from dbt.adapters.upsert_kafka.streaming import rows
 from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
 from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
@@ -63,6 +63,8 @@ class Batches:
     """Set by another thread: the next batch does not begin."""
     error: Exception | None = None
     """What failed, if a batch did. Spark would report it as text with a stack trace."""
+    topic_ids: Callable[[Iterable[str]], Mapping[str, str]] = lambda _: {}
+    """Asks for the ids of source topics."""
     sink: DriverSink | None = None
     """For batches that this process writes; None if Spark writes all."""
     _closing: threading.Lock = field(default_factory=threading.Lock)
@@ -90,11 +92,17 @@ class Batches:
                 f"model {self.request.model}: Spark computes batch {batch}, and the last batch in the topic is "
                 f"{self.stream.batch}. {NOT_WRITTEN} Another process uses the checkpoint"
             )
-        after = replace(self.stream, batch=batch, offsets=offsets)
+        after = replace(self.stream, batch=batch, offsets=offsets, topics=self._source_ids(offsets))
         self._check_topic()
         found = self._records(frame)
         found.counts.bytes = self.write(found, after)
         self._add(found.counts)
+
+    def _source_ids(self, offsets: SourceOffsets) -> Mapping[str, str]:
+        """The ids of the source topics, also of those that a pattern has found since: another topic of the name is refused."""
+        known = self.stream.topics
+        added = offsets.keys() - known.keys()
+        return {**known, **self.topic_ids(added)} if added else known
 
     def write(self, found: BatchRecords, after: Stream) -> int:
         """Deliver messages and the state record with `after`.

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
@@ -129,7 +130,7 @@ def analyse(model: StreamModel) -> tuple[StreamPlan, Records]:
 
 def _plan(model: StreamModel, offsets: SourceOffsets | None = None) -> StreamPlan:
     for source in model.sources:
-        sources.create_view(model.spark, source, None if offsets is None else _of_source(source, offsets))
+        sources.create_view(model.spark, source, None if offsets is None else sources.of_source(source, offsets))
     try:
         selected = model.spark.sql(model.sql)
     except PySparkException as error:
@@ -150,7 +151,7 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
     memory = recall(admin, topic, request)
     _check_access(request, memory)
     texts = {source.view: _definition_text(model.spark, source) for source in model.sources}
-    definition = start.definition(model.sql, texts, layout, request.options)
+    definition = start.definition(model.sql, texts, layout, request)
     begins = start.decide(
         start.Situation(
             request,
@@ -166,15 +167,16 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
     own = lease.own() if model.is_continuous else None
     stream = replace(begins.stream, definition=_with_partitions(definition, topic, request), lease=own)
     if begins.is_new:
-        analysed = _plan(model, _complete(model.sources, stream.offsets))
+        analysed = _plan(model, sources.first_offsets(request.model, model.sources, known=stream.offsets))
         memory.store.put(memory.of_stream(topic, layout, stream))
         if begins.former is not None:
             begins.former.files.delete()
     checkpoint = model.checkpoint(stream.query)
     sink = deliver.driver_sink(request)
     writer = Batches(
-        request, topic, admin, memory, layout, analysed, checkpoint, stream, is_continuous=model.is_continuous, sink=sink
-    )
+        request, topic, admin, memory, layout, analysed, checkpoint, stream, is_continuous=model.is_continuous, sink=sink,
+        topic_ids=partial(sources.topic_ids, model.sources),
+    )  # fmt: skip
     if model.is_continuous and not begins.is_new:
         writer.renew_lease(admin)
     return writer
@@ -216,22 +218,6 @@ def _definition_text(spark: SparkSession, source: StreamSource) -> str:
     options = source.options
     watermark = {column: delay.total_seconds() for column, delay in options.watermark.items()}
     return json.dumps([source.select(spark), options.topics, options.topic_pattern, watermark])
-
-
-def _of_source(source: StreamSource, offsets: SourceOffsets) -> SourceOffsets:
-    names = source.options.topics
-    return {name: partitions for name, partitions in offsets.items() if not names or name in names}
-
-
-def _complete(streams: Sequence[StreamSource], offsets: SourceOffsets) -> SourceOffsets:
-    """The offsets, and the first offsets of topics and partitions that were added since: Spark needs all of them."""
-    complete: dict[str, dict[int, int]] = {}
-    for source in streams:
-        earliest = replace(source, options=replace(source.options, scan_startup_mode="earliest-offset"))
-        with source.kafka.admin() as admin:
-            for topic, partitions in sources.first_offsets(admin, earliest).items():
-                complete[topic] = {**partitions, **offsets.get(topic, {})}
-    return complete
 
 
 def start_query(model: StreamModel, writer: Batches, **trigger: Any) -> Any:

@@ -7,16 +7,16 @@ below it is replaced by a stream of the same topics. Leaves startup modes to `so
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kafka import KafkaAdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from dbt.adapters.upsert_kafka.catalog import name
 from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
@@ -85,10 +85,59 @@ def problems(source: StreamSource) -> list[str]:
     return found
 
 
-def first_offsets(admin: KafkaAdminClient, source: StreamSource) -> SourceOffsets:
-    """Where a stream without a checkpoint begins: the startup mode, resolved now."""
-    covered = slices.resolve(admin, source.model, source.options)
-    return {topic: {p: start for p, (start, _) in bounds.items()} for topic, bounds in covered.bounds.items()}
+def first_offsets(model: str, streams: Sequence[StreamSource], known: SourceOffsets | None = None) -> SourceOffsets:
+    """Where the sources of a stream without a checkpoint begin.
+
+    Args:
+        known: where a stream continues, which has begun before. Topics and partitions that were added since begin at their
+            first record. None for a stream that begins now, as the startup modes say.
+
+    Raises:
+        OptionsError: two sources read the same topic.
+    """
+    offsets: dict[str, dict[int, int]] = {}
+    for source in streams:
+        options = source.options if known is None else replace(source.options, scan_startup_mode="earliest-offset")
+        with source.kafka.admin() as admin:
+            bounds = slices.resolve(admin, source.model, options).bounds
+        for topic, partitions in bounds.items():
+            offsets[topic] = {**{p: start for p, (start, _) in partitions.items()}, **(known or {}).get(topic, {})}
+    check_once(model, streams, offsets)
+    return offsets
+
+
+def of_source(source: StreamSource, offsets: SourceOffsets) -> SourceOffsets:
+    """The offsets of the topics that one source reads."""
+    return {topic: partitions for topic, partitions in offsets.items() if slices.covers(source.options, topic)}
+
+
+def check_once(model: str, streams: Sequence[StreamSource], names: Iterable[str]) -> None:
+    """Refuse a topic of two sources: the progress of a stream has one offset for each partition of a topic's name.
+
+    Raises:
+        OptionsError: names the sources.
+    """
+    for topic in sorted(names):
+        found = [source for source in streams if slices.covers(source.options, topic)]
+        if len(found) > 1:
+            where = "" if len({source.kafka.bootstrap_servers for source in found}) == 1 else ", on different clusters"
+            raise OptionsError(
+                f"model {model}: the kafka_sources {' and '.join(source.model for source in found)} both read a topic "
+                f"'{topic}'{where}, and a stream reads a topic once. Use one kafka_source for it; the SELECT may have "
+                "stream() of it several times. Nothing was started."
+            )
+
+
+def topic_ids(streams: Sequence[StreamSource], names: Iterable[str]) -> dict[str, str]:
+    """The ids of source topics that exist; empty texts from brokers that have no ids."""
+    ids: dict[str, str] = {}
+    wanted: SourceOffsets = {name: {} for name in names}
+    for source in streams:
+        if own := of_source(source, wanted):
+            with source.kafka.admin() as admin:
+                found = {name: topics.describe(admin, name) for name in own}
+            ids |= {name: topic.id for name, topic in found.items() if topic is not None}
+    return ids
 
 
 def create_view(spark: SparkSession, source: StreamSource, offsets: SourceOffsets | None = None) -> DataFrame:

@@ -17,13 +17,14 @@ from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
-from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.publish.memory import Memory
 from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.spark import time_zone
 from dbt.adapters.upsert_kafka.state import ownership
-from dbt.adapters.upsert_kafka.state.record import SourceOffsets, Stream
+from dbt.adapters.upsert_kafka.state.record import Stream
+from dbt.adapters.upsert_kafka.streaming import sources
 from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
-from dbt.adapters.upsert_kafka.streaming.sources import StreamSource, first_offsets
+from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 
 START_OVER = "To start over, run it once with --full-refresh: all events are read again, and keys that vanished are deleted."
 APPEND_AGAIN = (
@@ -32,6 +33,8 @@ APPEND_AGAIN = (
 )
 # Options that change the rows or their bytes. Formats and columns are in the layout.
 OPTIONS = ("unique_key", "delete_when", "sequence_by", "on_null_key", "headers", "record_timestamp", "sink_ignore_retraction")
+
+TIME_ZONE = "session time zone"
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ class Start:
     """A checkpoint that is not needed any more."""
 
 
-def definition(sql: str, texts: Mapping[str, str], layout: Records, options: ModelOptions) -> dict[str, str]:
-    """Hashes of everything that the published rows depend on, by the name that messages use.
+def definition(sql: str, texts: Mapping[str, str], layout: Records, request: Request) -> dict[str, str]:
+    """Hashes of everything that the published rows depend on, by the name that messages use. The time zone is not hashed.
 
     Args:
         texts: the SQL, topics and watermark of each source, by its name.
@@ -77,8 +80,9 @@ def definition(sql: str, texts: Mapping[str, str], layout: Records, options: Mod
     return {
         "SELECT": _hash(" ".join(sql.split())),
         "columns or formats": _hash(layout.key_layout() + layout.value_layout()),
-        "options": _hash(json.dumps({name: getattr(options, name) for name in OPTIONS}, sort_keys=True)),
+        "options": _hash(json.dumps({name: getattr(request.options, name) for name in OPTIONS}, sort_keys=True)),
         "sources": _hash(json.dumps(dict(texts), sort_keys=True)),
+        TIME_ZONE: request.time_zone,
     }
 
 
@@ -111,13 +115,20 @@ def decide(situation: Situation) -> Start:
     assert topic is not None
     changed = sorted(name for name, value in situation.definition.items() if stream.definition.get(name) != value)
     if changed:
-        raise _refused(situation, f"the {', '.join(changed)} changed since the stream began. {situation.start_over}")
+        zone = _former_zone(stream) if TIME_ZONE in changed else ""
+        raise _refused(situation, f"the {', '.join(changed)} changed since the stream began. {zone}{situation.start_over}")
     if topic.is_empty and any(topic.end.values()) and not situation.appends:
         raise _refused(situation, f"the records of topic '{topic.name}' were deleted. {situation.start_over}")
+    sources.check_once(request.model, situation.sources, stream.offsets)
     for source in situation.sources:
         with source.kafka.admin() as admin:
             _check_source(situation, admin, source, stream)
     return _resume(situation, stream)
+
+
+def _former_zone(stream: Stream) -> str:
+    zone = stream.definition.get(TIME_ZONE)
+    return f"It was {zone}; set {time_zone.SETTING} of the profile back to continue. " if zone else ""
 
 
 def _resume(situation: Situation, stream: Stream) -> Start:
@@ -153,13 +164,8 @@ def _from_the_start(situation: Situation, former: Stream | None) -> Start:
             f"the kafka_source {latest[0]} starts at the latest offset, so that --full-refresh would read nothing and delete "
             "every key. Set another scan_startup_mode.",
         )
-    offsets: dict[str, Mapping[int, int]] = {}
-    ids: dict[str, str] = {}
-    for source in situation.sources:
-        with source.kafka.admin() as admin:
-            found = first_offsets(admin, source)
-            ids |= _topic_ids(admin, found)
-            offsets |= found
+    offsets = sources.first_offsets(situation.request.model, situation.sources)
+    ids = sources.topic_ids(situation.sources, offsets)
     deletes_old = topic is not None and not topic.is_empty and not situation.appends
     refresh = dict(topic.end) if topic is not None and deletes_old else None
     stream = Stream(situation.definition, _new_query(), -1, offsets, ids, situation.is_stateless, refresh)
@@ -172,14 +178,13 @@ def _new_query() -> str:
 
 def _check_source(situation: Situation, admin: KafkaAdminClient, source: StreamSource, stream: Stream) -> None:
     """Refuse to continue if a source topic is another one, or lacks the events that are read next."""
-    own = [name for name in stream.offsets if not source.options.topics or name in source.options.topics]
-    for name in own:
+    for name, partitions in sources.of_source(source, stream.offsets).items():
         topic = topics.describe(admin, name)
         if topic is None:
             raise _refused(situation, f"the source topic '{name}' does not exist any more. {situation.start_over}")
         if topic.id and stream.topics.get(name) not in (None, topic.id):
             raise _refused(situation, f"the source topic '{name}' was deleted and created again. {situation.start_over}")
-        for partition, offset in stream.offsets[name].items():
+        for partition, offset in partitions.items():
             first, end = topic.first.get(partition), topic.end.get(partition)
             if first is None or end is None or not first <= offset <= end:
                 raise _refused(
@@ -187,11 +192,6 @@ def _check_source(situation: Situation, admin: KafkaAdminClient, source: StreamS
                     f"the stream continues at offset {offset} of partition {partition} of the source topic '{name}', whose "
                     f"offsets are [{first}, {end}): retention has deleted events that were not read. {situation.start_over}",
                 )
-
-
-def _topic_ids(admin: KafkaAdminClient, names: SourceOffsets) -> dict[str, str]:
-    found = {name: topics.describe(admin, name) for name in names}
-    return {name: topic.id for name, topic in found.items() if topic is not None}
 
 
 def _refused(situation: Situation, reason: str) -> GuardError:
