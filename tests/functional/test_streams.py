@@ -236,6 +236,8 @@ def test_changed_definition_is_refused_until_full_refresh(stream: StreamTable) -
     stream.send([(1, "a"), (2, "b"), (3, "c")])
     stream.run(sink_delivery_guarantee="exactly-once")
     end = stream.end()
+    with pytest.raises(GuardError, match=r"session time zone changed since the stream began\. It was UTC; .*--full-refresh"):
+        stream.run(sink_delivery_guarantee="exactly-once", time_zone="Europe/Berlin")
     stream.sql += " -- another text"
     with pytest.raises(GuardError, match=r"the SELECT changed since the stream began.*--full-refresh"):
         stream.run(sink_delivery_guarantee="exactly-once")

@@ -52,8 +52,20 @@ def test_events_are_appended_once_and_a_repeated_batch_is_not(stream: StreamTabl
     assert streamed._message == f"topic {stream.topic}: 1 event, 1 appended"
     assert appended(stream) == sorted([*((("east", user)) for user in range(10)), ("west", 10)])
     assert {row[:2] for row in stream.view()} == set(appended(stream))
+    # It is killed again, after Spark has created the next checkpoint and before its first batch.
+    shutil.rmtree(tmp_path / stream.topic)
+    stream.send([(11, "west")])
+    stream.crash_before_first_batch(**EXACTLY_ONCE)
+    assert stream.run(**EXACTLY_ONCE).events == 1
+    assert set(Counter(appended(stream)).values()) == {1} and len(appended(stream)) == 12
+    # Without the state record it is not known what was appended.
+    end = stream.end()
+    stream.forget()
+    with pytest.raises(GuardError, match=r"state record of topic .* is lost.*--full-refresh"):
+        stream.run(**EXACTLY_ONCE)
+    assert stream.end() == end
     # Everything again, and nothing is deleted.
-    assert stream.run(**EXACTLY_ONCE, full_refresh=True).written == 11
+    assert stream.run(**EXACTLY_ONCE, full_refresh=True).written == 12
     assert set(Counter(appended(stream)).values()) == {2}
 
 

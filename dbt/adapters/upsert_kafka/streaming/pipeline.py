@@ -30,6 +30,7 @@ from dbt.adapters.upsert_kafka.publish import deliver, encode, expose
 from dbt.adapters.upsert_kafka.publish.memory import Memory, recall
 from dbt.adapters.upsert_kafka.publish.request import Delivered, Request
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
+from dbt.adapters.upsert_kafka.spark.internals import HadoopFiles
 from dbt.adapters.upsert_kafka.spark.settings import default_shuffle_partitions
 from dbt.adapters.upsert_kafka.state import lease
 from dbt.adapters.upsert_kafka.state.record import SourceOffsets
@@ -81,6 +82,10 @@ class StreamModel:
 
     def checkpoint(self, query: str) -> Checkpoint:
         return Checkpoint.of(self.spark, self.location, self.request.topic, query)
+
+    def has_checkpoints(self) -> bool:
+        """Whether the topic has a checkpoint of any query."""
+        return bool(HadoopFiles(self.spark, self.location).names(self.request.topic))
 
 
 def publish(model: StreamModel) -> Streamed:
@@ -161,6 +166,7 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
             _with_partitions(definition, topic, request),
             analysed.is_stateless,
             model.checkpoint,
+            model.has_checkpoints,
         )
     )
     topic, memory = _claimed(admin, topic, memory.prepared(), request)

@@ -49,6 +49,8 @@ class Situation:
     is_stateless: bool
     checkpoint: Callable[[str], Checkpoint]
     """The checkpoint of a query."""
+    has_checkpoints: Callable[[], bool]
+    """Whether the topic has a checkpoint of any query."""
 
     @property
     def appends(self) -> bool:
@@ -66,7 +68,8 @@ class Start:
 
     stream: Stream
     is_new: bool
-    """Whether the state record has to be written first: the query has no checkpoint yet."""
+    """Whether the state record has to be written first, and the query has to be given its first offsets: its checkpoint has no
+    batch yet."""
     former: Checkpoint | None = None
     """A checkpoint that is not needed any more."""
 
@@ -111,6 +114,12 @@ def decide(situation: Situation) -> Start:
         # A model that appends leaves the records of others as they are. Its own are those of events that would come again.
         if topic is not None and has_records and is_owned:
             raise _refused(situation, f"topic '{topic.name}' was not published by a stream. {situation.start_over}")
+        if topic is not None and situation.appends and situation.memory.record is None and situation.has_checkpoints():
+            raise _refused(
+                situation,
+                f"the state record of topic '{topic.name}' is lost, and its stream has a checkpoint: it has run before, and all "
+                f"events would be appended again. {situation.start_over}",
+            )
         return _from_the_start(situation, None)
     assert topic is not None
     changed = sorted(name for name, value in situation.definition.items() if stream.definition.get(name) != value)
@@ -152,7 +161,8 @@ def _resume(situation: Situation, stream: Stream) -> Start:
             f"its checkpoint '{checkpoint.path}' is at batch {last}, and the last batch in the topic is {stream.batch}: the "
             f"folder is an old copy, or another process uses it. {situation.start_over}",
         )
-    return Start(stream, is_new=False)
+    # Spark creates the folder before it plans a batch. Only a batch that was planned has offsets.
+    return Start(stream, is_new=last < 0)
 
 
 def _from_the_start(situation: Situation, former: Stream | None) -> Start:
