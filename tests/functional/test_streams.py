@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.publish.contracts import Check
+from dbt.adapters.upsert_kafka.state.keeper import LEASES
 from dbt.adapters.upsert_kafka.streaming import pipeline
 from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
+from dbt.adapters.upsert_kafka.streaming.rows import BatchRecords, Counts
 from tests.functional.streams import VIEWS, StreamTable
 from tests.functional.topic_writer import Message, write
 from tests.services import delete_topic, end_offsets
@@ -98,6 +102,37 @@ def test_second_process_is_refused_and_writes_nothing(stream: StreamTable, tmp_p
             pipeline.start_query(model, slow, availableNow=True).awaitTermination()
     assert "another run has published" in str(slow.error)
     assert stream.end() == end and stream.table()["a"]["pv"] == 2
+
+
+def test_late_record_of_a_suspended_process_is_fenced(stream: StreamTable) -> None:
+    options = {"sink_delivery_guarantee": "exactly-once"}
+    stream.send([(1, "a")])
+    stream.run(**options)
+    model = replace(stream.model(**options), is_continuous=True)
+    analysed, layout = pipeline.analyse(model)
+    with model.request.kafka.admin() as admin, closing(pipeline.begin(model, analysed, layout, admin)) as slow:
+        record = stream.state_record()
+        assert record is not None and record.stream is not None and record.stream.lease is not None
+        LEASES.release(model.request.kafka, stream.topic)
+        check = slow.check_record
+
+        def suspended() -> None:
+            check()
+            # Meanwhile another process publishes two batches.
+            for user in (2, 3):
+                stream.send([(user, "a")])
+                stream.run(**options)
+
+        slow.check_record = suspended  # type: ignore[method-assign]
+        records: Any = None
+        with pytest.raises(UpsertKafkaError):
+            slow.write(BatchRecords(records, Counts(1)), replace(slow.stream, batch=slow.stream.batch + 1))
+    record = stream.state_record()
+    assert record is not None and record.stream is not None
+    assert (record.stream.batch, record.stream.lease) == (2, None)
+    stream.send([(4, "a")])
+    assert stream.run(**options).events == 1
+    assert stream.table() == stream.batch_result()
 
 
 def test_last_event_per_key_by_offset_and_delete_when(stream: StreamTable) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Mapping
 
-from kafka import KafkaAdminClient
-
-from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.state.record import SourceOffsets
 
 HISTORY = 4096
@@ -22,16 +18,6 @@ class Lag:
         """None before the first look."""
         self.seconds: float | None = None
         self._ends: deque[tuple[float, SourceOffsets]] = deque(maxlen=HISTORY)
-
-    def look(self, admin: KafkaAdminClient, published: SourceOffsets) -> None:
-        """Ask for the ends of the sources.
-
-        Args:
-            published: where the next batch begins.
-        """
-        self.add(
-            {topic: topics.ends(admin, topic, partitions) for topic, partitions in published.items()}, published, time.time()
-        )
 
     def add(self, ends: SourceOffsets, published: SourceOffsets, now: float) -> None:
         """Compute the lag from the ends of the sources at a time.

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError, UpsertKafkaError, WarningError, kafka_error_text
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.spark.internals import progress_reports
+from dbt.adapters.upsert_kafka.state.keeper import LEASES
 from dbt.adapters.upsert_kafka.streaming import pipeline
 from dbt.adapters.upsert_kafka.streaming.batches import Batches, StreamEndedError
 from dbt.adapters.upsert_kafka.streaming.pipeline import StreamModel
@@ -178,18 +179,17 @@ class RunningStream:
             self._query.stop()
         return self.status is not Status.RUNNING
 
-    def close(self, admin: KafkaAdminClient) -> None:
+    def close(self) -> None:
         """Stop the query if it runs, and release the lease."""
         try:
             if self._query is not None and self._query.isActive:
                 self._query.stop()
         except (*SPARK_ERRORS, Py4JError, OSError) as error:
             logger.debug(f"model {self.name}: the query was not stopped: {error!r}")
-        if self.writer is not None:
-            try:
-                self.writer.release_lease(admin)
-            except (KafkaError, UpsertKafkaError) as error:
-                logger.debug(f"model {self.name}: the lease was not released: {error!r}")
+        try:
+            LEASES.release(self.model.request.kafka, self.model.request.topic)
+        except (KafkaError, UpsertKafkaError) as error:
+            logger.debug(f"model {self.name}: the lease was not released: {error!r}")
         self._open.close()
 
 

@@ -1,4 +1,4 @@
-"""Keeps the streams of a project running: one loop that starts, watches and ends them, and a thread for leases and lag."""
+"""Keeps the streams of a project running: one loop that starts, watches and ends them, and a thread for their lag."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from dbt.adapters.upsert_kafka.continuous.lag import Lag
 from dbt.adapters.upsert_kafka.continuous.report import Line, Reporter
 from dbt.adapters.upsert_kafka.continuous.running import RunningStream, Status
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
-from dbt.adapters.upsert_kafka.state import lease
+from dbt.adapters.upsert_kafka.streaming import sources
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -67,7 +68,7 @@ class Supervisor:
         Returns:
             Why streams failed. Empty if the end was asked for.
         """
-        keeper = threading.Thread(target=self._keep, daemon=True)
+        keeper = threading.Thread(target=self._watch, daemon=True)
         keeper.start()
         reported: dict[str, int] = {}
         try:
@@ -106,13 +107,8 @@ class Supervisor:
             time.sleep(0.05)
 
     def _close(self) -> None:
-        clients = Clients()
         for stream in self.streams:
-            try:
-                stream.close(clients.of(stream.model.request.kafka))
-            except (KafkaError, UpsertKafkaError) as error:
-                logger.debug(f"model {stream.name}: was not closed: {error!r}")
-        clients.close()
+            stream.close()
 
     def lines(self, rates: bool = False) -> list[Line]:
         """The streams as they are now.
@@ -157,26 +153,24 @@ class Supervisor:
                 found[stream.name] = f"Spark has reported nothing for {silent:.0f} s"
         return found
 
-    def _keep(self) -> None:
-        """Renew the leases and look at the lag, until the end."""
-        clients, renewed = Clients(), time.monotonic()
+    def _watch(self) -> None:
+        """Look at the lag, until the end."""
+        clients = Clients()
         while not self._over.wait(LOOK_SECONDS):
-            renews = time.monotonic() - renewed >= lease.RENEW_SECONDS
             for stream in self.streams:
                 try:
-                    self._keep_one(stream, clients, renews)
+                    self._look(stream, clients)
                 except (KafkaError, UpsertKafkaError, OSError) as error:
-                    logger.debug(f"model {stream.name}: lease and lag: {error!r}")
+                    logger.debug(f"model {stream.name}: lag: {error!r}")
                     clients.close()
-            if renews:
-                renewed = time.monotonic()
         clients.close()
 
-    def _keep_one(self, stream: RunningStream, clients: Clients, renews: bool) -> None:
+    def _look(self, stream: RunningStream, clients: Clients) -> None:
         writer = stream.writer
         if writer is None or stream.status is not Status.RUNNING:
             return
-        if renews:
-            writer.renew_lease(clients.of(stream.model.request.kafka))
+        published, ends = writer.stream.offsets, {}
         for source in stream.model.sources:
-            self._lags[stream.name].look(clients.of(source.kafka), writer.stream.offsets)
+            for topic, partitions in sources.of_source(source, published).items():
+                ends[topic] = topics.ends(clients.of(source.kafka), topic, partitions)
+        self._lags[stream.name].add(ends, published, time.time())

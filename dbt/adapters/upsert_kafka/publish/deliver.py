@@ -130,6 +130,11 @@ def deliver_rows(
     return sink.deliver(rows, _target(admin, topic, request, consumed_groups.with_groups(plan, admin, request)))
 
 
+def write_state(sink: DriverSink, topic: Topic, admin: KafkaAdminClient, request: Request, plan: TransactionPlan) -> None:
+    """Write a state record in a transaction without rows: an older process that writes it late is fenced, or finds it changed."""
+    sink.write_state(_target(admin, topic, request, plan))
+
+
 def commit_groups(topic: Topic, admin: KafkaAdminClient, request: Request, plan: TransactionPlan) -> None:
     """Commit the consumer groups of a run that has nothing to write: it has read their messages."""
     if request.groups:

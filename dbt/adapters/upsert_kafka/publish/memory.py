@@ -112,10 +112,16 @@ class Memory:
 
     def claim(self, topic: Topic, is_created: bool) -> Memory:
         """Become the owner before the first data record is written: a first load that is killed is known to be of this model."""
+        claimed = self.claimed(topic, is_created)
+        if claimed is not self and claimed.record is not None:
+            self.store.put(claimed.record)
+        return claimed
+
+    def claimed(self, topic: Topic, is_created: bool) -> Memory:
+        """As the owner, with the record that `claim` writes."""
         if self.access is not Access.FULL or self.trusted.owner == self.request.owner:
             return self
         claim = self._new_record(topic, is_created)
-        self.store.put(claim)
         return replace(self, record=claim, trusted=Trusted(claim.owner, claim.run, claim.created))
 
     def in_transaction(self, result: Result) -> TransactionPlan:

@@ -30,6 +30,8 @@ class StateWrite:
     """The state topic, which exists."""
     message: Callable[[Delivery], tuple[bytes, bytes]]
     """Key and value for a delivery whose records are written and not committed yet."""
+    is_alone: bool = False
+    """Whether it is written also if there are no records."""
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,18 @@ class DriverSink:
         Raises:
             DeliveryError: the write failed. The message says what readers may see now.
         """
+        return self._deliver(rows, target)
+
+    def write_state(self, target: Target) -> None:
+        """Write the state record of the target's plan in a transaction without rows."""
+        self._deliver(None, target)
+
+    def _deliver(self, rows: pa.Table | None, target: Target) -> Delivery:
         try:
             limits = self._limits = self._limits or limits_of(target)
-            if target.transactional_id is None:
+            if target.transactional_id is None and rows is not None:
                 return self._deliver_outside(rows, target, limits)
+            assert target.transactional_id is not None
             return _DriverTransaction(target, target.transactional_id, limits, rows, self._idle).deliver()
         except BaseException:
             self.close()
@@ -161,7 +169,7 @@ class _ReturnedClient(Client):
 class _DriverTransaction(Transaction):
     """The steps of a delivery of rows that this process has."""
 
-    def __init__(self, target: Target, transactional_id: str, limits: Limits, rows: pa.Table, idle: _IdleClient) -> None:
+    def __init__(self, target: Target, transactional_id: str, limits: Limits, rows: pa.Table | None, idle: _IdleClient) -> None:
         super().__init__(target, transactional_id, limits, None)
         self._rows = rows
         self._idle = idle
@@ -190,7 +198,9 @@ class _DriverTransaction(Transaction):
         return out.partitions
 
 
-def _encoded(rows: pa.Table, target: Target, limits: Limits) -> Sequence[pa.RecordBatch]:
+def _encoded(rows: pa.Table | None, target: Target, limits: Limits) -> Sequence[pa.RecordBatch]:
+    if rows is None:
+        return []
     # Rows without a key go to the partitions in turn. Many small batches must not all start with the first one.
     first = random.randrange(target.partitions)
     encode = task.encoder(target.partitions, limits.batch_bytes, property_of(target, "compression.type"), first)

@@ -162,6 +162,8 @@ class Steps(ABC):
             producer: of an aborted transaction of this delivery. No other run has written since then, or this one is fenced.
         """
         self._opened_at = self._now()
+        state = self._target.plan.state
+        is_alone = state is not None and state.is_alone
         with self._client(NOTHING_WRITTEN if producer is None else NOTHING_VISIBLE) as client:
             if producer is None:
                 producer = self._open(client)
@@ -171,7 +173,7 @@ class Steps(ABC):
                 delivery = self._delivery(reports)
                 for group in self._target.plan.groups:
                     group_commit.commit_offsets(client, producer, group, self._target.kafka.user)
-                if reports:
+                if reports or is_alone:
                     self.write_state(client, producer, delivery)
             except BaseException as error:
                 # Also for Ctrl-C: an open transaction blocks the topic's readers until it times out.
@@ -181,7 +183,7 @@ class Steps(ABC):
                 if not isinstance(error, (*SPARK_ERRORS, KafkaError)):
                     raise
                 raise self._write_error(error, abort) from None
-            if reports or self._target.plan.groups:
+            if reports or is_alone or self._target.plan.groups:
                 self._commit(client, producer)
         if reports:
             self.wait_until_visible(reports)

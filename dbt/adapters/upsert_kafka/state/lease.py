@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -49,11 +48,6 @@ def check(model: str, topic: str, stream: Stream | None) -> None:
             f"model {model}: topic '{topic}' is published by a running stream ({lease}). Nothing was written. Stop it first "
             f"(Ctrl-C or SIGTERM); if it was killed, its lease ends in {left} s"
         )
-
-
-def released(stream: Stream) -> Stream:
-    """The stream without a lease."""
-    return replace(stream, lease=None)
 
 
 def _is_gone(lease: Lease) -> bool:

@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from dbt.adapters.upsert_kafka.errors import StateError
@@ -137,7 +137,7 @@ class Stream:
     refresh: Mapping[int, int] | None = None
     """Where the topic ended when --full-refresh began. Keys whose last record is older are deleted when all events are read."""
     lease: Lease | None = None
-    """Only while `upsert-kafka stream` runs."""
+    """Only while `upsert-kafka stream` runs. Written as a message of its own."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,8 @@ class StateRecord:
     def encode(self) -> bytes:
         """The message's value."""
         filled = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.stream is not None:
+            del filled["stream"]["lease"]
         return json.dumps({"version": VERSION, **filled}, separators=(",", ":"), sort_keys=True).encode()
 
     def describes_same(self, other: StateRecord | None) -> bool:
@@ -187,8 +189,16 @@ def time_text(seconds: float) -> str:
     return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def decode(topic: str, value: bytes) -> StateRecord:
+def encode_lease(lease: Lease) -> bytes:
+    """The value of a lease's message."""
+    return json.dumps(asdict(lease), separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode(topic: str, value: bytes, lease: bytes | None = None) -> StateRecord:
     """The record of a message.
+
+    Args:
+        lease: the value of the message of the topic's lease.
 
     Raises:
         StateError: the record is of a newer version, or not a record.
@@ -204,7 +214,10 @@ def decode(topic: str, value: bytes) -> StateRecord:
             "Upgrade dbt-upsert-kafka; nothing was written"
         )
     try:
-        return _record(found)
+        record = _record(found)
+        if lease is None or record.stream is None:
+            return record
+        return replace(record, stream=replace(record.stream, lease=_lease(json.loads(lease))))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(topic, f"a field is missing or has a wrong type ({error})") from error
 
@@ -228,7 +241,7 @@ def _record(found: dict[str, Any]) -> StateRecord:
 
 
 def _stream(found: Mapping[str, Any]) -> Stream:
-    refresh, lease = found.get("refresh"), found.get("lease")
+    refresh = found.get("refresh")
     return Stream(
         definition={_text(name): _text(value) for name, value in found["definition"].items()},
         query=_text(found["query"]),
@@ -237,7 +250,6 @@ def _stream(found: Mapping[str, Any]) -> Stream:
         topics={_text(topic): _text(id) for topic, id in found["topics"].items()},
         is_stateless=found["is_stateless"] is True,
         refresh=None if refresh is None else _offsets(refresh),
-        lease=lease and _lease(lease),
     )
 
 

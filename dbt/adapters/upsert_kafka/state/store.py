@@ -25,7 +25,7 @@ from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.internals import describe_cluster
 from dbt.adapters.upsert_kafka.kafka_client.open_transactions import HELD_BACK_SECONDS, open_transaction
 from dbt.adapters.upsert_kafka.kafka_client.topics import READ_COMMITTED, READ_UNCOMMITTED, Topic, TopicSettings
-from dbt.adapters.upsert_kafka.state.record import StateRecord, decode
+from dbt.adapters.upsert_kafka.state.record import Lease, StateRecord, decode, encode_lease
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -37,6 +37,8 @@ CONFIG = {
     "segment.bytes": str(1024 * 1024),
     "min.cleanable.dirty.ratio": "0.01",
 }
+LEASE = "lease of {}"
+"""The key of a lease's message. No topic has such a name."""
 POLL_MS = 200
 READ_SECONDS = 60.0
 FETCH_BYTES = 16 * 1024 * 1024
@@ -144,8 +146,8 @@ class StateStore:
         Raises:
             StateError: the record can't be decoded or is of a newer version.
         """
-        value = self._refreshed(admin, waits).get(topic)
-        return None if value is None else decode(topic, value)
+        values = self._refreshed(admin, waits)
+        return None if topic not in values else decode(topic, values[topic], values.get(LEASE.format(topic)))
 
     def has(self, admin: KafkaAdminClient, topic: str) -> bool:
         """Whether a topic has a record, also one that can't be decoded."""
@@ -157,9 +159,10 @@ class StateStore:
         Args:
             waits: see `get`.
         """
-        for topic, value in sorted(self._refreshed(admin, waits).items()):
+        values = self._refreshed(admin, waits)
+        for topic in sorted(values.keys() - {LEASE.format(topic) for topic in values}):
             try:
-                yield decode(topic, value)
+                yield decode(topic, values[topic], values.get(LEASE.format(topic)))
             except StateError as error:
                 warn(str(error))
 
@@ -168,8 +171,14 @@ class StateStore:
         self._send(record.topic, record.encode())
 
     def forget(self, topic: str) -> None:
-        """Remove a topic's record: a tombstone."""
+        """Remove a topic's record and lease: tombstones."""
         self._send(topic, None)
+        if LEASE.format(topic) in self._values:
+            self.put_lease(topic, None)
+
+    def put_lease(self, topic: str, lease: Lease | None) -> None:
+        """Write the lease of a topic's stream, or remove it. See `state.keeper`."""
+        self._send(LEASE.format(topic), None if lease is None else encode_lease(lease))
 
     def _send(self, topic: str, value: bytes | None) -> None:
         with self._producer() as producer:

@@ -6,9 +6,7 @@ A batch is computed completely and once, also if it was written before: otherwis
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +25,7 @@ from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sinks import Delivery, StateWrite, TransactionPlan
 from dbt.adapters.upsert_kafka.spark.checkpoint import release_checkpoints
 from dbt.adapters.upsert_kafka.state import lease
-from dbt.adapters.upsert_kafka.state.record import Lease, SourceOffsets, Stream
+from dbt.adapters.upsert_kafka.state.record import SourceOffsets, StateRecord, Stream
 from dbt.adapters.upsert_kafka.streaming import rows
 from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
 from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
@@ -57,8 +55,6 @@ class Batches:
     stream: Stream
     """As the state record has it."""
     counts: Counts = field(default_factory=Counts)
-    is_continuous: bool = False
-    """Whether the process holds a lease, which each state record renews."""
     is_ending: bool = False
     """Set by another thread: the next batch does not begin."""
     error: Exception | None = None
@@ -67,8 +63,6 @@ class Batches:
     """Asks for the ids of source topics."""
     sink: DriverSink | None = None
     """For batches that this process writes; None if Spark writes all."""
-    _closing: threading.Lock = field(default_factory=threading.Lock)
-    """Held while a state record is written or committed: an older record must not come after a newer one."""
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         if self.is_ending:
@@ -110,35 +104,40 @@ class Batches:
         Returns:
             The compressed size, if the sink knows it.
         """
-        after = replace(after, lease=lease.own() if self.is_continuous else None)
-        delivery = self._deliver(found, after) if found.number else None
-        if delivery is None:
-            with self._closing:
-                self.check_record()
-                self.memory.store.put(self.memory.of_stream(self.topic, self.layout, after))
+        size = 0
+        if found.number:
+            size = self._deliver(found, after).bytes or 0
+        else:
+            self._put(after, self.check_record)
         self.stream = after
-        return (delivery.bytes if delivery else None) or 0
+        return size
 
-    def renew_lease(self, admin: KafkaAdminClient) -> None:
-        """Write the state record again with a lease that begins now. Another thread than that of the batches calls it.
+    def write_first(self, before: StateRecord | None) -> None:
+        """Write the state record with which the stream begins.
 
         Args:
-            admin: of the calling thread.
+            before: the record from which it was decided where the stream begins.
+
+        Raises:
+            StateError: another run has written a record since.
         """
-        self._put_lease(admin, lease.own())
 
-    def release_lease(self, admin: KafkaAdminClient) -> None:
-        """Let others publish to the topic: the stream has ended."""
-        self._put_lease(admin, None)
+        def check() -> None:
+            newest = self.memory.store.get(self.admin, self.request.topic)
+            if (newest and newest.encode()) != (before and before.encode()):
+                raise self._another(newest)
 
-    def _put_lease(self, admin: KafkaAdminClient, value: Lease | None) -> None:
-        with self._closing:
-            record = self.memory.store.get(admin, self.request.topic, waits=False)
-            found = record.stream if record is not None else None
-            if record is None or found is None or (found.query, found.batch) != (self.stream.query, self.stream.batch):
-                return  # Another run has taken over: the next batch is refused.
-            if lease.holder(found) is None and found.lease != value:
-                self.memory.store.put(replace(record, stream=replace(found, lease=value)))
+        self._put(self.stream, check)
+
+    def _put(self, stream: Stream, check: Callable[[], None]) -> None:
+        """Write the state record without messages. Under exactly-once an older process can't write it late, after a newer one."""
+        store, record = self.memory.store, self.memory.of_stream(self.topic, self.layout, stream)
+        if self.sink is not None and self.request.transactional_id:
+            state = StateWrite(store.topic, lambda _: (record.topic.encode(), record.encode()), is_alone=True)
+            deliver.write_state(self.sink, self.topic, self.admin, self.request, TransactionPlan(check, state))
+        else:
+            check()
+            store.put(record)
 
     def check_record(self) -> None:
         """Refuse to write if another process has published since: its batches and these would be mixed.
@@ -150,11 +149,14 @@ class Batches:
         found = record.stream if record is not None else None
         is_same = found is not None and (found.query, found.batch) == (self.stream.query, self.stream.batch)
         if record is None or not is_same or lease.holder(found) is not None:
-            run = f" ({record.run})" if record is not None else ""
-            raise StateError(
-                f"model {self.request.model}: another run has published to topic '{self.request.topic}' since this stream "
-                f"began{run}. {NOT_WRITTEN}"
-            )
+            raise self._another(record)
+
+    def _another(self, record: StateRecord | None) -> StateError:
+        run = f" ({record.run})" if record is not None else ""
+        return StateError(
+            f"model {self.request.model}: another run has published to topic '{self.request.topic}' since this stream "
+            f"began{run}. {NOT_WRITTEN}"
+        )
 
     def _check_topic(self) -> None:
         if topics.is_another(self.admin, self.topic):
@@ -189,45 +191,26 @@ class Batches:
         if not is_transaction:
             self.check_record()
         state = self.memory.of_stream(self.topic, self.layout, after)
-        with self._closed_once() as close:
 
-            def message(_: Delivery) -> tuple[bytes, bytes]:
-                close()
-                if not is_transaction:
-                    self.check_record()
-                return state.topic.encode(), state.encode()
-
-            # The check comes when the transaction is open: whoever wrote before has committed or was aborted.
-            plan = TransactionPlan(self.check_record, StateWrite(self.memory.store.topic, message))
-            if self.sink is not None and found.is_small:
-                return deliver.deliver_rows(self.sink, found.rows(), self.topic, admin, request, plan)
-            delivery = deliver.deliver(found.records, found.number, self.topic, admin, request, plan)
+        def message(_: Delivery) -> tuple[bytes, bytes]:
             if not is_transaction:
-                message(delivery)
-                self.memory.store.put(state)
-            return delivery
+                self.check_record()
+            return state.topic.encode(), state.encode()
+
+        # The check comes when the transaction is open: whoever wrote before has committed or was aborted.
+        plan = TransactionPlan(self.check_record, StateWrite(self.memory.store.topic, message))
+        if self.sink is not None and found.is_small:
+            return deliver.deliver_rows(self.sink, found.rows(), self.topic, admin, request, plan)
+        delivery = deliver.deliver(found.records, found.number, self.topic, admin, request, plan)
+        if not is_transaction:
+            message(delivery)
+            self.memory.store.put(state)
+        return delivery
 
     def close(self) -> None:
         """Close the connections that batches use."""
         if self.sink is not None:
             self.sink.close()
-
-    @contextmanager
-    def _closed_once(self) -> Iterator[Callable[[], None]]:
-        """A function that takes the lock `_closing`, which is released at the end of the block. It may be called again."""
-        is_closed = False
-
-        def close() -> None:
-            nonlocal is_closed
-            if not is_closed:
-                self._closing.acquire()
-                is_closed = True
-
-        try:
-            yield close
-        finally:
-            if is_closed:
-                self._closing.release()
 
     def _add(self, counts: Counts) -> None:
         total = self.counts

@@ -32,7 +32,7 @@ from dbt.adapters.upsert_kafka.publish.request import Delivered, Request
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.spark.internals import HadoopFiles
 from dbt.adapters.upsert_kafka.spark.settings import default_shuffle_partitions
-from dbt.adapters.upsert_kafka.state import lease
+from dbt.adapters.upsert_kafka.state.keeper import LEASES, Held
 from dbt.adapters.upsert_kafka.state.record import SourceOffsets
 from dbt.adapters.upsert_kafka.state.store import Access
 from dbt.adapters.upsert_kafka.streaming import plan, refresh, rows, sources, start
@@ -169,22 +169,23 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
             model.has_checkpoints,
         )
     )
+    before = memory.record
     topic, memory = _claimed(admin, topic, memory.prepared(), request)
-    own = lease.own() if model.is_continuous else None
-    stream = replace(begins.stream, definition=_with_partitions(definition, topic, request), lease=own)
+    stream = replace(begins.stream, definition=_with_partitions(definition, topic, request))
     if begins.is_new:
         analysed = _plan(model, sources.first_offsets(request.model, model.sources, known=stream.offsets))
-        memory.store.put(memory.of_stream(topic, layout, stream))
-        if begins.former is not None:
-            begins.former.files.delete()
     checkpoint = model.checkpoint(stream.query)
     sink = deliver.driver_sink(request)
     writer = Batches(
-        request, topic, admin, memory, layout, analysed, checkpoint, stream, is_continuous=model.is_continuous, sink=sink,
+        request, topic, admin, memory, layout, analysed, checkpoint, stream, sink=sink,
         topic_ids=partial(sources.topic_ids, model.sources),
     )  # fmt: skip
-    if model.is_continuous and not begins.is_new:
-        writer.renew_lease(admin)
+    if begins.is_new:
+        writer.write_first(before)
+        if begins.former is not None:
+            begins.former.files.delete()
+    if model.is_continuous:
+        LEASES.hold(Held(request.kafka, memory.store, request.topic))
     return writer
 
 
@@ -206,7 +207,8 @@ def _claimed(admin: KafkaAdminClient, topic: Topic | None, memory: Memory, reque
             )
     for difference in topics.differences(topic, request.topic_settings):
         logger.warning(f"model {request.model}: {difference}")
-    memory = memory.claim(topic, is_created)
+    # The first record of the stream is the claim. Another one before it would not be fenced.
+    memory = memory.claimed(topic, is_created)
     _check_access(request, memory)
     return topic, memory
 
