@@ -141,6 +141,8 @@ class RunningStream:
         self._failures += 1
         if isinstance(error, REFUSED) or self._failures > self._max_restarts:
             self.status = Status.FAILED
+            # Its lease is released: others may repair the topic while the other streams go on.
+            self.close()
             return
         pause = min(FIRST_PAUSE * 2 ** (self._failures - 1), LONGEST_PAUSE)
         self.status, self.starts_at = Status.PAUSING, time.monotonic() + pause

@@ -63,7 +63,7 @@ class Supervisor:
         self._over = threading.Event()
 
     def run(self, reporter: Reporter) -> list[str]:
-        """Run until the end.
+        """Run until the end, or until no stream is left.
 
         Returns:
             Why streams failed. Empty if the end was asked for.
@@ -72,9 +72,12 @@ class Supervisor:
         keeper.start()
         reported: dict[str, int] = {}
         try:
-            while not self._is_ending() and not self._failures():
+            while not self._is_ending() and len(self._failures()) < len(self.streams):
                 for stream in self.streams:
+                    has_failed = stream.status is Status.FAILED
                     stream.check()
+                    if stream.status is Status.FAILED and not has_failed and len(self._failures()) < len(self.streams):
+                        reporter.message(f"{stream.reason} This stream has ended, the others go on.")
                     if stream.status is Status.PAUSING and reported.get(stream.name) != stream.restarts:
                         reported[stream.name] = stream.restarts
                         pause = max(0.0, stream.starts_at - time.monotonic())
