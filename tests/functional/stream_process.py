@@ -41,7 +41,8 @@ def per_region(broker: str, topic: str) -> dict[str, Any]:
     """The last value of each region, read by an independent client with read_committed."""
     last = {record.key: record.value for record in read_topic(broker, f"{topic}_per_region")}
     rows = [json.loads(value) for value in last.values() if value is not None]
-    return {row["region"]: row for row in rows}
+    # Some tests need large messages.
+    return {row["region"]: {name: row[name] for name in row if name != "filler"} for row in rows}
 
 
 def counted(events: Iterable[Event]) -> dict[str, Any]:
