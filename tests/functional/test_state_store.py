@@ -13,8 +13,9 @@ from dbt.adapters.upsert_kafka.errors import StateError
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
+from dbt.adapters.upsert_kafka.state import lease
 from dbt.adapters.upsert_kafka.state import store as state_store
-from dbt.adapters.upsert_kafka.state.record import Owner, Run, StateRecord
+from dbt.adapters.upsert_kafka.state.record import Owner, Run, StateRecord, Stream
 from dbt.adapters.upsert_kafka.state.store import Access, StateSettings, StateStore
 from tests.services import delete_topic
 
@@ -64,6 +65,22 @@ def test_record_is_read_by_another_process(store: StateStore, kafka: KafkaSettin
     store.put(changed)
     assert other.get(admin, "orders") == changed
     assert list(other.all(admin)) == [changed]
+
+
+def test_lease_is_read_with_the_record_and_forgotten_with_it(
+    store: StateStore, kafka: KafkaSettings, admin: KafkaAdminClient
+) -> None:
+    record = replace(RECORD, stream=Stream({}, "query", 1, {}, {}, False))
+    store.put(record)
+    store.put_lease("orders", held := lease.own())
+    leased = reopened(store, kafka, admin).get(admin, "orders")
+    assert leased is not None and leased.stream is not None and leased.stream.lease == held
+    assert [found.topic for found in store.all(admin)] == ["orders"]
+    store.forget("orders")
+    # A message of no topic is no record.
+    assert list(store.all(admin)) == [] == list(reopened(store, kafka, admin).all(admin))
+    store.put(record)
+    assert store.get(admin, "orders") == record
 
 
 def test_forgotten_topic_has_no_record(store: StateStore, kafka: KafkaSettings, admin: KafkaAdminClient) -> None:

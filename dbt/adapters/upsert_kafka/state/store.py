@@ -160,7 +160,7 @@ class StateStore:
             waits: see `get`.
         """
         values = self._refreshed(admin, waits)
-        for topic in sorted(values.keys() - {LEASE.format(topic) for topic in values}):
+        for topic in sorted(key for key in values if not key.startswith(LEASE.format(""))):
             try:
                 yield decode(topic, values[topic], values.get(LEASE.format(topic)))
             except StateError as error:
