@@ -8,7 +8,9 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
+from zipfile import ZipFile
 
 import pyspark
 import pytest
@@ -20,6 +22,7 @@ from pyspark.sql.classic.dataframe import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from dbt.adapters.upsert_kafka.spark import internals
+from dbt.adapters.upsert_kafka.spark.internals import LOCAL_CHECKPOINT_MANAGERS
 from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
 MOVED = f"pyspark {pyspark.__version__} moved it: adapt dbt/adapters/upsert_kafka/spark/internals.py"
@@ -44,6 +47,13 @@ def test_jvm_process_without_a_jvm_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(AssertionError, match="Spark runs in no JVM of this process"):
         internals.jvm_process()
+
+
+def test_local_checkpoint_manager_is_a_class_of_this_spark() -> None:
+    [jar] = Path(pyspark.__file__).parent.glob("jars/spark-sql_*.jar")
+    with ZipFile(jar) as files:
+        found = set(files.namelist()).intersection(f"{name.replace('.', '/')}.class" for name in LOCAL_CHECKPOINT_MANAGERS)
+    assert found, f"Spark has no FileSystemBasedCheckpointFileManager, streams write checkpoints slowly. {MOVED}"
 
 
 def test_new_session_is_made_as_pyspark_makes_it() -> None:

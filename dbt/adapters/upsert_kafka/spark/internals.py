@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from subprocess import Popen
 from typing import Any, TypeVar
@@ -257,6 +258,24 @@ def check_streaming_plan(frame: DataFrame, output_mode: str) -> None:
     mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode)()
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     checker.checkForStreaming(frame._jdf.queryExecution().analyzed(), mode)
+
+
+# Spark 4.0's name, then that of 4.1 and later.
+LOCAL_CHECKPOINT_MANAGERS = (
+    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+)
+
+
+def local_checkpoint_manager(spark: SparkSession) -> str | None:
+    """The class that writes checkpoints with Hadoop's FileSystem; None if this Spark has none of these names.
+
+    Why: it is ten times faster than Spark's default on a local disk, whose renames are atomic.
+    Missing: the setting `spark.sql.streaming.checkpointFileManagerClass` takes a class, and every class is internal.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    found = (name for name in LOCAL_CHECKPOINT_MANAGERS if isinstance(reduce(getattr, name.split("."), jvm), JavaClass))
+    return next(found, None)
 
 
 class PlanNode:

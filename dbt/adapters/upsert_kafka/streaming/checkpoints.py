@@ -14,8 +14,6 @@ from pyspark.sql import SparkSession
 from dbt.adapters.upsert_kafka.spark.internals import HadoopFiles
 from dbt.adapters.upsert_kafka.state.record import SourceOffsets
 
-LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-"""Ten times faster than Spark's default on a local disk, whose renames are atomic."""
 MANAGER_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 
 

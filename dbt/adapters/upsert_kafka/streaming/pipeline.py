@@ -30,14 +30,14 @@ from dbt.adapters.upsert_kafka.publish import deliver, encode, expose
 from dbt.adapters.upsert_kafka.publish.memory import Memory, recall
 from dbt.adapters.upsert_kafka.publish.request import Delivered, Request
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
-from dbt.adapters.upsert_kafka.spark.internals import HadoopFiles
+from dbt.adapters.upsert_kafka.spark.internals import HadoopFiles, local_checkpoint_manager
 from dbt.adapters.upsert_kafka.spark.settings import default_shuffle_partitions
 from dbt.adapters.upsert_kafka.state.keeper import LEASES, Held
 from dbt.adapters.upsert_kafka.state.record import SourceOffsets
 from dbt.adapters.upsert_kafka.state.store import Access
 from dbt.adapters.upsert_kafka.streaming import plan, refresh, rows, sources, start
 from dbt.adapters.upsert_kafka.streaming.batches import Batches
-from dbt.adapters.upsert_kafka.streaming.checkpoints import LOCAL_MANAGER, MANAGER_SETTING, Checkpoint
+from dbt.adapters.upsert_kafka.streaming.checkpoints import MANAGER_SETTING, Checkpoint
 from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
 from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 
@@ -277,7 +277,8 @@ def failure(model: StreamModel, writer: Batches, error: BaseException) -> Except
 @contextmanager
 def _settings(spark: SparkSession, checkpoint: Checkpoint) -> Iterator[None]:
     """Settings of a query, which Spark reads when it starts."""
-    wanted = {MANAGER_SETTING: LOCAL_MANAGER} if checkpoint.files.is_local else {}
+    manager = local_checkpoint_manager(spark) if checkpoint.files.is_local else None
+    wanted = {MANAGER_SETTING: manager} if manager else {}
     if spark.conf.get(SHUFFLE) in (SPARKS_SHUFFLE, default_shuffle_partitions()):
         # Not set by the user. Every batch has a task for each, also if it has few rows. The checkpoint keeps the number.
         wanted[SHUFFLE] = str(spark.sparkContext.defaultParallelism)
