@@ -125,6 +125,81 @@ def test_timestamps_are_read_in_the_unit_of_their_writer(spark: SparkSession, un
     assert tuple(found) == (micros, moment.replace(tzinfo=None), micros, micros)
 
 
+MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
+MOMENT = datetime(2024, 11, 3, 5, 30, 0, 123000, tzinfo=UTC)
+
+
+def decimals(precision: int, scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+def nested(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "Nested", "fields": list(fields)}
+
+
+# What the writer registered, what it wrote, the column's type, and the column's value as text.
+WRITTEN_OTHERWISE: dict[str, tuple[list[Any], list[Any], str, str]] = {
+    "decimal with a smaller scale": ([decimals(10, 2)], [Decimal("1.50")], "decimal(12, 4)", "1.5000"),
+    "nullable decimal": ([["null", decimals(10, 2)]], [Decimal("-1.50")], "decimal(38, 18)", "-1.500000000000000000"),
+    "decimals in an array": (
+        [{"type": "array", "items": decimals(4, 0)}], [[Decimal(-7)]], "array<decimal(10, 2)>", "[-7.00]",
+    ),
+    "decimal in a struct of small integers": (
+        [["null", nested({"name": "a", "type": "int"}, {"name": "d", "type": decimals(4, 1)})]],
+        [{"a": 5, "d": Decimal("0.5")}], "struct<a: tinyint, d: decimal(5, 2)>", "{5, 0.50}",
+    ),
+    "name with the namespace of the record": (
+        [nested({"name": "t", "type": MILLIS}), "shop.Nested"], [{"t": MOMENT}, {"t": MOMENT}],
+        "struct<t: timestamp>", "{2024-11-03 05:30:00.123}",
+    ),
+    "name in a column that is not read": (
+        [nested({"name": "t", "type": MILLIS}), {"type": "array", "items": "Nested"}], [{"t": MOMENT}, [{"t": MOMENT}]],
+        "array<struct<t: timestamp>>", "[{2024-11-03 05:30:00.123}]",
+    ),
+    "union of two types": ([["null", "string", MILLIS]], [MOMENT], "timestamp", "2024-11-03 05:30:00.123"),
+    "type that contains itself": (
+        [nested({"name": "t", "type": MILLIS}, {"name": "next", "type": ["null", "Nested"]})],
+        [{"t": MOMENT, "next": {"t": MOMENT, "next": None}}],
+        "struct<t: timestamp, next: struct<t: timestamp>>", "{2024-11-03 05:30:00.123, {2024-11-03 05:30:00.123}}",
+    ),
+    # Refused, because the bytes would be another value.
+    "decimal with a larger scale": ([decimals(10, 4)], [Decimal("1.2345")], "decimal(10, 2)", ""),
+    "decimal with more digits": ([decimals(10, 0)], [Decimal(1234567890)], "decimal(10, 2)", ""),
+    "bytes as a decimal": (["bytes"], [b"12"], "decimal(10, 2)", ""),
+    "string as a decimal": ([["null", "string"]], ["12"], "decimal(10, 2)", ""),
+    "number as a timestamp": (["long"], [1730611800123], "timestamp", ""),
+    "number as a date": (["int"], [5], "date", ""),
+    "union of two records": (
+        [["null", {**nested({"name": "x", "type": "int"}), "name": "Other"}, nested({"name": "t", "type": MILLIS})]],
+        [{"t": MOMENT}], "struct<t: timestamp>", "",
+    ),
+    "records with different units": (
+        [[nested({"name": "t", "type": MILLIS}), {**nested({"name": "t", "type": MICROS}), "name": "Other"}]],
+        [("shop.Nested", {"t": MOMENT})], "struct<t: timestamp>", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRITTEN_OTHERWISE)
+def test_value_of_another_schema_is_read_as_written_or_not_at_all(spark: SparkSession, case: str) -> None:
+    types, values, column_type, expected = WRITTEN_OTHERWISE[case]
+    fields = [{"name": f"f{i}", "type": written} for i, written in enumerate(types)]
+    writer = {"type": "record", "name": "Event", "namespace": "shop", "fields": fields}
+    buffer = io.BytesIO()
+    row = {f"f{i}": value for i, value in enumerate(values)}
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(json.loads(json.dumps(writer))), row)
+    # The last field only: what a name stands for may be defined in a field that is not read.
+    column = f"f{len(types) - 1}"
+    side = side_of(spark.createDataFrame([], f"{column} {column_type}"), on_decode_error="skip")
+    decoded = read_body("payload", side, legacy=True, writer_schema=json.dumps(writer))
+    frame = spark.createDataFrame([(bytearray(buffer.getvalue()),)], "payload binary").selectExpr(f"{decoded} AS records")
+    with settings(spark, "UTC", "true"):
+        [found] = frame.selectExpr(f"CAST(records[0].{column} AS STRING)").collect()
+        assert found[0] == (expected or None)
+        if not expected:
+            assert frame.collect() == [(None,)]
+
+
 @pytest.mark.parametrize("value", ["t", "array(t)", "map('k', t)", "named_struct('a', array(t))"])
 @pytest.mark.parametrize(("time_zone", "ansi"), SETTINGS)
 def test_microseconds_are_an_error_with_the_legacy_mapping(spark: SparkSession, value: str, time_zone: str, ansi: str) -> None:

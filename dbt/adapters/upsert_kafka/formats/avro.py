@@ -31,6 +31,7 @@ from pyspark.sql.types import (
     MapType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -38,6 +39,7 @@ from pyspark.sql.types import (
 
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
 from dbt.adapters.upsert_kafka.formats import Field, ParsedFormat, Side, checked_struct, contains_type, unsupported
+from dbt.adapters.upsert_kafka.formats import avro_reading as reading
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal, quote_map, type_text
 
 NAMES = ("avro", "avro-confluent")
@@ -216,45 +218,39 @@ def read_body(payload: str, side: Side, legacy: bool, writer_schema: str | None 
     Args:
         writer_schema: the schema (JSON) of the payload, if it is not that of this side.
     """
-    reader = _Schema(legacy, for_spark=True).record(side)
+    own = _Schema(legacy, for_spark=True).record(side)
     options = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
-    written: Any = reader
-    if writer_schema is not None:
-        written = json.loads(writer_schema)
-        reader = _in_units_of(written, {**reader, "name": written["name"], "namespace": written.get("namespace", "")}, {})
-        options["avroSchema"] = _json({"type": "array", "items": reader})
-    schema = _json({"type": "array", "items": written})
-    return f"from_avro(concat(X'02', {payload}, X'00'), {quote_literal(schema)}, {quote_map(options)})"
+    if writer_schema is None:
+        return _from_avro(f"concat(X'02', {payload}, X'00')", own, options)
+    try:
+        written, reader = reading.schemas(writer_schema, own)
+    except reading.OtherValuesError:
+        # NULL, as for any bytes that do not have the columns of this side.
+        return _from_avro("CAST(NULL AS BINARY)", own, options)
+    except ValueError as error:
+        raise SchemaRegistryError(f"Topic '{side.topic}': a registered schema of the {side.role} {error}") from error
+    options["avroSchema"] = _json({"type": "array", "items": reader})
+    decoded = _from_avro(f"concat(X'02', {payload}, X'00')", written, options)
+    if any(contains_type(f.type, DecimalType) for f in side.fields):
+        # Decimals have the scale of their writer until here.
+        columns = StructType([StructField(f.name, _in_avro(f.type)) for f in side.fields])
+        return f"CAST({decoded} AS {type_text(ArrayType(columns))})"
+    return decoded
 
 
-def _in_units_of(written: Any, reader: Any, records: dict[str, Any]) -> Any:
-    """The reader's schema with the units of timestamps that the writer used. Avro itself does not convert milliseconds.
+def _from_avro(payload: str, schema: Any, options: Mapping[str, str]) -> str:
+    return f"from_avro({payload}, {quote_literal(_json({'type': 'array', 'items': schema}))}, {quote_map(options)})"
 
-    Args:
-        records: the writer's records so far by their names, which a schema may repeat by name.
-    """
-    if isinstance(reader, list):
-        return [_in_units_of(written, branch, records) for branch in reader]
-    if isinstance(written, list):
-        others = [branch for branch in written if branch != "null"]
-        return _in_units_of(others[0], reader, records) if len(others) == 1 else reader
-    if isinstance(written, str):
-        written = records.get(written, written)
-    if not isinstance(written, dict) or not isinstance(reader, dict):
-        return reader
-    if reader["type"] == "record" and written["type"] == "record":
-        records[written["name"]] = records[f"{written.get('namespace', '')}.{written['name']}"] = written
-        types = {f["name"]: f["type"] for f in written["fields"]}
-        members = [{**f, "type": _in_units_of(types.get(f["name"]), f["type"], records)} for f in reader["fields"]]
-        return {**reader, "fields": members}
-    for part in ("items", "values"):
-        if part in reader and part in written:
-            return {**reader, part: _in_units_of(written[part], reader[part], records)}
-    is_timestamp = "timestamp-" in reader.get("logicalType", "") and "timestamp-" in written.get("logicalType", "")
-    unit = written["logicalType"].rpartition("-")[2] if is_timestamp else ""
-    if unit == "nanos":
-        raise SchemaRegistryError(f"A registered schema has {written['logicalType']}, which Spark does not read; use micros")
-    return {**reader, "logicalType": reader["logicalType"].rpartition("-")[0] + f"-{unit}"} if unit else reader
+
+def _in_avro(data_type: DataType) -> DataType:
+    """The type as `from_avro` returns it. Avro has no TINYINT and SMALLINT."""
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_in_avro(data_type.elementType))
+    if isinstance(data_type, MapType):
+        return MapType(data_type.keyType, _in_avro(data_type.valueType))
+    if isinstance(data_type, StructType):
+        return StructType([StructField(f.name, _in_avro(f.dataType)) for f in data_type.fields])
+    return IntegerType() if isinstance(data_type, ByteType | ShortType) else data_type
 
 
 def read_columns(format_name: str, side: Side, payload: str, records: str) -> str:

@@ -40,7 +40,8 @@ class AvroConfluent(RegisteredFormat):
 
     def record_name(self, schema: str) -> str:
         record = json.loads(schema)
-        return ".".join(filter(None, [record.get("namespace"), record["name"]]))
+        # A primitive type is a text.
+        return ".".join(filter(None, [record.get("namespace"), record.get("name")])) if isinstance(record, dict) else ""
 
     def same_shape(self, schema: str, other: str) -> bool:
         return bool(_shape(_expanded(schema)) == _shape(_expanded(other)))
