@@ -53,5 +53,19 @@ def test_java_that_is_a_script_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert java.major_version() == "17"
 
 
+LISTED = "software.amazon.msk:aws-msk-iam-auth:2.3.2:jar:all"
+
+
+@pytest.mark.parametrize("others", [[], ["com.example:other:1.0"], ["org.apache.kafka:kafka-clients:9.9.9:jar"]])
+def test_listed_jar_is_checked_also_beside_jars_that_are_not_listed(tmp_path: Path, others: list[str]) -> None:
+    for coordinate in others:
+        _, artifact, version, *_ = coordinate.split(":")
+        (tmp_path / f"{artifact}-{version}.jar").write_bytes(b"anything")
+    java.check_sums("jars", others, sorted(tmp_path.iterdir()))
+    (tmp_path / "aws-msk-iam-auth-2.3.2-all.jar").write_bytes(b"not the file of AWS")
+    with pytest.raises(UpsertKafkaError, match=r"rejected: aws-msk-iam-auth-2\.3\.2-all\.jar is not the file"):
+        java.check_sums("jars", [LISTED, *others], sorted(tmp_path.iterdir()))
+
+
 def teardown_module() -> None:
     clear_caches()

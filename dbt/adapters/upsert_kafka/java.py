@@ -192,16 +192,18 @@ _FILES_ONLY = (
 def check_sums(name: str, coordinates: list[str], jars: list[Path]) -> None:
     """Refuse jars that differ from those with which this version of the package was tested (checksums.txt).
 
-    Versions that are not listed are accepted: Ivy has already verified the checksums of the Maven repository.
+    A coordinate that is not listed is accepted with its dependencies: Ivy has already verified the checksums of the Maven
+    repository. Listed files are checked all the same.
     """
     lines = (Path(__file__).with_name("checksums.txt")).read_text().splitlines()
     known = {file: digest for digest, file in (line.split() for line in lines)}
     named = {
         f"{'-'.join([artifact, version, *file[1:]])}.jar" for _, artifact, version, *file in (c.split(":") for c in coordinates)
     }
-    if not named <= known.keys():
-        return
+    all_listed = named <= known.keys()
     for jar in jars:
+        if not all_listed and jar.name not in known:
+            continue
         if known.get(jar.name) != hashlib.sha256(jar.read_bytes()).hexdigest():
             raise UpsertKafkaError(
                 f"The jars of {name} were downloaded and rejected: {jar.name} is not the file that this version was tested with "
