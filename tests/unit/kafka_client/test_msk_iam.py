@@ -69,3 +69,13 @@ def test_missing_region_and_missing_package_are_reported(monkeypatch: pytest.Mon
     monkeypatch.setattr(kafka_python.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(OptionsError, match=r"pip install 'dbt-upsert-kafka\[aws\]'"):
         kafka_python.arguments("127.0.0.1:9098", PROFILE)
+
+
+@pytest.mark.parametrize("option", ["awsRoleExternalId", "awsStsRegion"])
+def test_option_that_only_the_java_client_has_is_refused(option: str) -> None:
+    config = f'software.amazon.msk.auth.iam.IAMLoginModule required awsRoleArn="arn:aws:iam::1:role/dbt" {option}="a";'
+    server = "b-1.shop.abcdef.c2.kafka.eu-west-1.amazonaws.com:9098"
+    with pytest.raises(OptionsError, match=rf"sasl\.jaas\.config has {option}, which AWS's library for Python does not"):
+        kafka_python.arguments(server, {**PROFILE, "sasl.jaas.config": config})
+    harmless = PROFILE["sasl.jaas.config"].replace(";", ' awsDebugCreds="true" awsMaxRetries="5";')
+    assert kafka_python.arguments(server, {**PROFILE, "sasl.jaas.config": harmless})

@@ -24,6 +24,8 @@ from dbt.adapters.upsert_kafka.kafka_properties import MSK_IAM
 JAAS_ENTRY = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 # GSSAPI is the default of sasl.mechanism in Java's clients.
 KERBEROS, OAUTH = "GSSAPI", "OAUTHBEARER"
+# The last three concern logs and retries of Java's client only.
+MSK_OPTIONS = {"awsRoleArn", "awsRoleSessionName", "awsProfileName", "awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs"}
 MSK_HOST = re.compile(r"\.kafka(-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?$")
 
 
@@ -103,6 +105,11 @@ def _sasl(given: Mapping[str, str], servers: list[str]) -> dict[str, Any]:
 def _msk_token_provider(entries: Mapping[str, str], servers: list[str]) -> MskTokenProvider:
     if importlib.util.find_spec("aws_msk_iam_sasl_signer") is None:
         raise OptionsError(f"kafka: sasl.mechanism {MSK_IAM} needs a package: pip install 'dbt-upsert-kafka[aws]'")
+    if unknown := sorted(name for name in entries if name.startswith("aws") and name not in MSK_OPTIONS):
+        raise OptionsError(
+            f"kafka: sasl.jaas.config has {', '.join(unknown)}, which AWS's library for Python does not support. Remove it: "
+            "use awsRoleArn with awsRoleSessionName, awsProfileName, or a profile of AWS that assumes the role."
+        )
     named = (match[2] for server in servers if (match := MSK_HOST.search(server.rpartition(":")[0])))
     region = next(named, None) or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not region:
