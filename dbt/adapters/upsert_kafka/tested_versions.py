@@ -15,17 +15,18 @@ PYTHON = ("3.11", "3.12", "3.13")
 JAVA = ("17", "21")
 
 
-def warning(java: str, pyspark: str) -> str | None:
+def warning(java: str | None, pyspark: str) -> str | None:
     """One line about the versions that were not tested; None if all were.
 
     Args:
-        java: its major version.
+        java: its major version; None if Spark runs in the Java of a server.
+        pyspark: the version of the Spark that runs, which may be a server's.
     """
     found = {
         "dbt-core": (version("dbt-core"), DBT_CORE),
         "pyspark": (pyspark, PYSPARK),
         "Python": (platform.python_version(), PYTHON),
-        "Java": (java, JAVA),
+        **({"Java": (java, JAVA)} if java is not None else {}),
     }
     untested = untested_versions(found)
     return f"{' and '.join(untested)}. Everything may work; docs/compatibility.md lists what was tested." if untested else None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pyspark
 import pytest
 
+from dbt.adapters.upsert_kafka import kafka_properties
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.kafka_properties import JavaClient
 from dbt.adapters.upsert_kafka.spark import session
 
 
@@ -31,3 +36,43 @@ def test_versions_that_were_not_tested_are_one_warning(
     with pytest.raises(StopError):
         session._start(credentials)
     assert [("was not tested" in line, "\n" in line) for line in logged] == [(True, False)] * warnings
+
+
+@pytest.mark.parametrize(("version", "warnings"), [("4.0.0", 0), ("4.3.0", 1)])
+def test_untested_version_of_a_spark_connect_server_is_one_warning(
+    monkeypatch: pytest.MonkeyPatch, version: str, warnings: int
+) -> None:
+    logged: list[str] = []
+    server = SimpleNamespace(version=version)
+    monkeypatch.setattr(session.connect, "open_session", lambda *_: server)
+    monkeypatch.setattr(session.connect, "check", lambda *_: None)
+    monkeypatch.setattr(session.settings, "connect_settings", lambda _: {})
+    monkeypatch.setattr(session.logger, "warning", logged.append)
+    credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", remote="sc://server")
+    assert session._connect(credentials) is server
+    assert [line.startswith("pyspark 4.3.0 was not tested") and "Java" not in line for line in logged] == [True] * warnings
+
+
+def test_property_that_the_client_of_this_spark_lacks_is_refused_and_spark_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[Any] = []
+    newer = "sasl.oauthbearer.client.credentials.client.id"
+    spark: Any = SimpleNamespace(sql=lambda _: SimpleNamespace(collect=list))
+    client = JavaClient("3.9.1", frozenset(kafka_properties.PROPERTIES) - {newer})
+    for name, value in {"export_secrets": lambda _: {}, "_shared_session": lambda *_: spark, "_stop": stopped.append}.items():
+        monkeypatch.setattr(session, name, value)
+    monkeypatch.setattr(session.java, "major_version", lambda: "17")
+    monkeypatch.setattr(session.settings, "driver_settings", lambda _: {})
+    monkeypatch.setattr(session.settings, "uses_project_catalog", lambda _: False)
+    monkeypatch.setattr(session.internals, "delete_artifacts_folder", lambda _: None)
+    monkeypatch.setattr(session.internals, "java_kafka_client", lambda _: client)
+    for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, "python")
+    known = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", master="local", kafka={"client.id": "dbt"})
+    unknown = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", master="local", kafka={newer: "dbt"})
+    try:
+        assert session._start(known) is spark and stopped == []
+        with pytest.raises(UpsertKafkaError, match=rf"'kafka: {newer}' can't be set: the Kafka client 3\.9\.1 of this Spark"):
+            session._start(unknown)
+        assert stopped == [spark]
+    finally:
+        kafka_properties.use_java_client(None)

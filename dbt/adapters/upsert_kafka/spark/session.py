@@ -171,6 +171,8 @@ def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
 
 def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
     spark = connect.open_session(credentials, settings.connect_settings(credentials))
+    if warning := tested_versions.warning(None, spark.version):
+        logger.warning(warning)
     connect.check(spark, credentials, settings.kafka_jars(spark.version))
     return spark
 
