@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+
 import pytest
 
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
@@ -32,3 +36,31 @@ def test_setting_named_like_a_secret_is_kept_off_the_command_line(name: str, sec
 )
 def test_only_a_local_master_runs_executors_in_this_process(master: str | None, local: bool) -> None:
     assert settings.is_local(UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", master=master)) is local
+
+
+@pytest.mark.parametrize("own_jars", [None, ["org.example:other:1.0"]])
+def test_msk_iam_adds_the_jar_of_aws_with_a_checksum(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_jars: list[str] | None
+) -> None:
+    def fetch_files(name: str, coordinates: Iterable[str]) -> list[Path]:
+        found = []
+        for coordinate in coordinates:
+            _, artifact, version, *file = coordinate.split(":")
+            found.append(tmp_path / f"{'-'.join([artifact, version, *file[1:]])}.jar")
+            found[-1].touch()
+        return found
+
+    def fetch_kafka_jars(version: str) -> list[Path]:
+        return fetch_files("spark-kafka", [f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"])
+
+    monkeypatch.setattr(settings.java, "fetch_files", fetch_files)
+    monkeypatch.setattr(settings, "fetch_kafka_jars", fetch_kafka_jars)
+    credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", jars=own_jars)
+    assert "aws" not in str([Path(jar).name for jar in settings._jars(credentials)])
+    credentials.kafka = {"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}
+    names = [Path(jar).name for jar in settings._jars(credentials)]
+    [of_aws] = [name for name in names if "aws-msk-iam-auth" in name]
+    assert len(names) == 2
+    assert of_aws in resources.files("dbt.adapters.upsert_kafka").joinpath("checksums.txt").read_text().split()
+    credentials.jars = [str(tmp_path / of_aws)]
+    assert settings._jars(credentials) == credentials.jars, "the user's own jar of AWS is used"
