@@ -33,6 +33,10 @@ def inlined(kind: str, text: str, others: Mapping[str, str]) -> str:
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
+MAX_PARTS, MAX_REFERENCES = 100_000, 100
+"""A few lines of schema can stand for billions of parts, because a `$ref` may point to a part with further ones."""
+
+
 class _Others(AbstractSchemaRepository):  # type: ignore[misc,unused-ignore]
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.texts = texts
@@ -56,11 +60,20 @@ def _avro(text: str, others: Mapping[str, str]) -> Any:
 def resolved_json(schema: Any, others: Mapping[str, str]) -> Any:
     """A JSON Schema with what its `$ref` point to.
 
+    Raises:
+        ValueError: a `$ref` leads nowhere or into itself, or the result is too large.
+
     >>> resolved_json({"items": {"$ref": "#/definitions/a"}, "definitions": {"a": {"type": "null"}}}, {})
     {'items': {'type': 'null'}, 'definitions': {'a': {'type': 'null'}}}
     """
 
+    parts = 0
+
     def resolved(part: Any, document: Any, within: tuple[tuple[int, str], ...]) -> Any:
+        nonlocal parts
+        parts += 1
+        if parts > MAX_PARTS or len(within) > MAX_REFERENCES:
+            raise ValueError(f"$ref of $ref: it has more than {MAX_PARTS} parts, or {MAX_REFERENCES} within another")
         if isinstance(part, list):
             return [resolved(member, document, within) for member in part]
         if not isinstance(part, dict):
