@@ -26,6 +26,14 @@ CHANGES = {
     "renamed": "SELECT 1 AS id, 'ann' AS name, 7 AS years",
     "widened": "SELECT 1 AS id, 'ann' AS name, CAST(7 AS BIGINT) AS age",
 }
+EVERY, BACKWARD = set(LEVELS), {"NONE", "BACKWARD", "BACKWARD_TRANSITIVE"}
+FORWARD = {"NONE", "FORWARD", "FORWARD_TRANSITIVE"}
+# The levels under which each change is published. Columns of Avro are nullable with a default. For JSON Schema, registries
+# differ: these are the levels of Apicurio 3.0.9.
+PUBLISHED: dict[str, dict[str, set[str]]] = {
+    AVRO: {"added": EVERY, "dropped": EVERY, "renamed": EVERY, "widened": BACKWARD},
+    JSON: {"added": BACKWARD, "dropped": FORWARD, "renamed": {"NONE"}, "widened": EVERY},
+}
 EVERY_TYPE = """
 SELECT 1 AS id, CAST(2 AS TINYINT) AS t, CAST(3 AS SMALLINT) AS s, CAST(4 AS BIGINT) AS l, CAST('NaN' AS DOUBLE) AS d,
   CAST(1.5 AS FLOAT) AS f, CAST(12.50 AS DECIMAL(10, 2)) AS n, true AS b, 'ann 😀' AS name, X'00FF' AS bin,
@@ -262,12 +270,31 @@ def test_evolved_columns_are_published_or_refused_with_topic_and_subject_untouch
             assert model.versions() == [1, 2]
             assert [tuple(row) for row in model.spark.sql(select).collect()] == model.view()
             outcomes[change] = "published"
-    if format_name == AVRO:
-        widened = "published" if level in ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE") else "refused"
-        assert outcomes == {"added": "published", "dropped": "published", "renamed": "published", "widened": widened}
-    else:
-        # What a registry calls compatible differs for JSON Schema. Without a level everything is.
-        assert level != "NONE" or set(outcomes.values()) == {"published"}
+    published = PUBLISHED[format_name]
+    assert outcomes == {change: "published" if level in published[change] else "refused" for change in CHANGES}
+
+
+def test_schema_is_compared_with_all_versions_if_the_level_is_transitive(make: Any) -> None:
+    model = make(AVRO)
+    transitive = model.option("compatibility", "BACKWARD_TRANSITIVE")
+    model.publish([(1, "ann", 7)], "id int, name string, age int", **transitive)
+    model.publish([(1, "ann")], **transitive)
+    before = model.end()
+    # The last version has no age.
+    for mode in ("preview", "publish"):
+        with pytest.raises(SchemaRegistryError, match="refuses the schema of these columns as incompatible"):
+            model.publish([(1, "ann", "7")], "id int, name string, age string", mode=mode)
+    assert model.end() == before and model.versions() == [1, 2]
+
+
+def test_refused_value_registers_no_key(make: Any) -> None:
+    model = make(AVRO)
+    model.publish([(1, "ann")], **model.option("compatibility", "BACKWARD", "value"))
+    model.put_level("NONE", f"{model.topic}-key")
+    before = model.end()
+    with pytest.raises(SchemaRegistryError, match=f"subject '{model.topic}-value' refuses"):
+        model.publish([("1", "ann")], "id string, name string")
+    assert model.end() == before and model.versions() == model.versions(f"{model.topic}-key") == [1]
 
 
 @pytest.mark.nightly
