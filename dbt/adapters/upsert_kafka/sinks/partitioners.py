@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import DeliveryError, OptionsError
+from dbt.adapters.upsert_kafka.spark import shared_jvm
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
 
 # Importing pandas takes a second, which dbt commands that write nothing should not wait for.
@@ -122,6 +123,8 @@ def _vectorized(function: Any, *columns: str) -> Column:
 
 
 def _place_by_function(records: DataFrame, partitioner: Partitioner, partitions: int) -> DataFrame:
+    # Others may have imported an earlier state of the modules that the function uses.
+    shared_jvm.use_new_workers(records.sparkSession)
     chosen = _vectorized(_by_function(partitioner.name, partitioner.function, partitions), "key", "value", "partition")
     try:
         # Evaluated once and now, so that an error comes before the first record is written.
