@@ -1,7 +1,10 @@
-"""What is reported when Spark starts."""
+"""What is reported when Spark starts, and what a shared JVM depends on."""
 
 from __future__ import annotations
 
+import os
+from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +15,7 @@ from dbt.adapters.upsert_kafka import kafka_properties
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_properties import JavaClient
-from dbt.adapters.upsert_kafka.spark import session
+from dbt.adapters.upsert_kafka.spark import session, settings, shared_jvm
 
 
 class StopError(Exception):
@@ -76,3 +79,46 @@ def test_property_that_the_client_of_this_spark_lacks_is_refused_and_spark_is_st
         assert stopped == [spark]
     finally:
         kafka_properties.use_java_client(None)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, str], bool]]:
+    """The identity and `own_state` with which a session of the resident's JVM was asked for."""
+    found: list[tuple[dict[str, str], bool]] = []
+    monkeypatch.setattr(shared_jvm, "is_offered", lambda: True)
+    monkeypatch.setattr(shared_jvm, "open_session", lambda _, identity, own_state: found.append((dict(identity), own_state)))
+    monkeypatch.setattr(session.java, "find_java", lambda: Path("/usr/bin/java"))
+    monkeypatch.setattr(session.java, "build", lambda: "17")
+    monkeypatch.setattr(UpsertKafkaCredentials, "project_root", Path("/shop"))
+    return found
+
+
+def open_shared(catalog: str = "in-memory", **kafka: str) -> None:
+    credentials = UpsertKafkaCredentials(schema="dev", bootstrap_servers="localhost:1", kafka=kafka)
+    session._shared_session(credentials, {"spark.master": "local[2]", settings.CATALOG: catalog}, {})
+
+
+def test_only_a_metastore_is_shared_between_commands(asked: list[tuple[dict[str, str], bool]]) -> None:
+    open_shared("in-memory")
+    open_shared("hive")
+    assert [own_state for _, own_state in asked] == [True, False]
+
+
+def test_another_directory_java_or_referenced_variable_changes_the_identity(
+    asked: list[tuple[dict[str, str], bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's config providers read variables in the JVM, and relative paths are those of its working directory."""
+    monkeypatch.setenv("STORE_PASSWORD", "first")
+    provided = {"ssl.truststore.password": "${env:STORE_PASSWORD}"}
+    open_shared(**provided)
+    monkeypatch.setenv("STORE_PASSWORD", "second")
+    open_shared(**provided)
+    before = os.getcwd()
+    monkeypatch.chdir(tmp_path)
+    open_shared(**provided)
+    monkeypatch.setattr(session.java, "build", lambda: "21")
+    monkeypatch.chdir(before)
+    open_shared(**provided)
+    identities = [identity for identity, _ in asked]
+    changed = [{name for name in former if former[name] != later[name]} for former, later in pairwise(identities)]
+    assert changed == [{"STORE_PASSWORD"}, {"the working directory"}, {"the working directory", "Java"}]

@@ -40,6 +40,18 @@ def test_process_that_has_ended_is_not_running() -> None:
     assert not shared_internals.is_running(process.pid)
 
 
+def test_fingerprint_has_the_variables_of_libraries_in_the_jvm() -> None:
+    variables = (
+        "AWS_PROFILE",
+        "AZURE_CLIENT_ID",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "JAVA_HOME",
+        "JDK_JAVA_OPTIONS",
+        "KRB5_CONFIG",
+    )
+    assert set(shared_jvm.fingerprint_of({}, {}, dict.fromkeys((*variables, "EDITOR"), "x"))) == {*variables, "the jars"}
+
+
 def test_fingerprint_names_what_changed_and_hides_values() -> None:
     first = shared_jvm.fingerprint_of({"spark.master": "local"}, {"PASSWORD": "secret"}, {"TZ": "UTC", "EDITOR": "vi"})
     second = shared_jvm.fingerprint_of({"spark.master": "local"}, {"PASSWORD": "rotated"}, {"TZ": "UTC", "EDITOR": "ed"})

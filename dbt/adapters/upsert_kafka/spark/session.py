@@ -229,8 +229,18 @@ def _shared_session(
         return None
     mask = os.umask(0o077)
     os.umask(mask)
-    identity = {**secrets, "the project's folder": str(credentials.state_dir), "the umask": str(mask)}
-    return shared_jvm.open_session(spark_settings, identity, settings.uses_project_catalog(credentials))
+    identity = {
+        **shared_jvm.referenced_variables([*credentials.kafka.values(), *spark_settings.values()], os.environ),
+        **secrets,
+        "the project's folder": str(credentials.state_dir),
+        # Of relative paths in SQL and in settings.
+        "the working directory": os.getcwd(),
+        "the umask": str(mask),
+        "Java": f"{java.find_java()} {java.build()}",
+    }
+    # A catalog in memory ends with the command, as with plain dbt. A Hive metastore may allow only one client in a JVM.
+    own_state = spark_settings[settings.CATALOG] == "in-memory"
+    return shared_jvm.open_session(spark_settings, identity, own_state)
 
 
 def _start_failure(error: Exception, credentials: UpsertKafkaCredentials) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,8 +32,12 @@ from dbt.adapters.upsert_kafka.spark.shared_internals import AttachedSpark, JvmE
 
 logger = AdapterLogger("upsert_kafka")
 
-VARIABLES = re.compile("JAVA|_JAVA|JDK_|SPARK_|PYSPARK_|HADOOP_|YARN_|HIVE_|KRB5|AWS_|TZ$|TMPDIR$")
+VARIABLES = re.compile(
+    "JAVA|_JAVA|JDK_|SPARK_|PYSPARK_|HADOOP_|YARN_|HIVE_|KRB5|AWS_|GOOGLE_|GCE_|GCS_|AZURE_|MSI_|IDENTITY_|TZ$|TMPDIR$"
+)
 """Of the environment: what the JVM and the libraries in it read when they start."""
+_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+"""A value that a library looks up, for example `${env:PASSWORD}` with a config provider of Kafka."""
 
 
 class Owner(Protocol):
@@ -161,6 +165,16 @@ def fingerprint_of(
     values = {**{name: str(value) for name, value in spark_settings.items()}, **identity, **variables}
     values["the jars"] = "".join(_stamp(jar) for jar in values.get("spark.jars", "").split(","))
     return {name: hashlib.sha256(f"{name}={value}".encode()).hexdigest() for name, value in values.items()}
+
+
+def referenced_variables(values: Iterable[Any], environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the environment that settings refer to, for example with `${env:NAME}`.
+
+    >>> referenced_variables(["${env:PASSWORD}", "${file:/home/me/x:key}", 7], {"PASSWORD": "p", "OTHER": "o"})
+    {'PASSWORD': 'p'}
+    """
+    words = {word for value in values for found in _REFERENCE.findall(str(value)) for word in re.findall(r"\w+", found)}
+    return {name: environment[name] for name in sorted(words & environment.keys())}
 
 
 def _stamp(path: str) -> str:
