@@ -24,6 +24,7 @@ from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.operations.adapter import OperationsAdapter, model_options
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.spark import shared_jvm
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -72,7 +73,9 @@ class SharingAdapter(OperationsAdapter):
             )
             for unique_id in read
         ]
-        return self._shared_reads.sql_of(self._handle().spark, sql, tested)
+        spark = self._handle().spark
+        # Another command would get these rows too: from the view of this name, or where it reads the same relation.
+        return sql if shared_jvm.shares_state() else self._shared_reads.sql_of(spark, sql, tested)
 
     def release_connection(self) -> None:
         """dbt calls it after each node, in the node's thread."""

@@ -6,8 +6,8 @@ A process starts the JVM or attaches to it, as its owner answers. What belongs t
   server, so with one server the callbacks of a command would reach the command that attached last.
 - It has a SparkSession with a state of its own (`SharedState`): catalog, cached tables, global temporary views. So each command
   loads the project's definitions from their files and writes its changes there, exactly as processes with JVMs of their own do
-  (`project_catalog`). Only a metastore of the profile is shared, as it is between processes.
-- Its jobs have a tag with its process id, so it cancels its own only.
+  (`project_catalog`). With a Hive metastore in the profile it has the state of the JVM, and caches nothing (`shares_state`).
+- Its jobs have a tag with its process id, so it cancels its own only. When its process has ended, the owner ends its jobs.
 - Python models get Python workers of their own, because a worker keeps the modules that it has imported.
 
 The SparkContext, the compiled code and the threads of the JVM are shared; that is what makes it warm. Leaves to `session` when
@@ -69,6 +69,7 @@ class Offer:
 
 _offer: Offer | None = None
 _attached: AttachedSpark | None = None
+_has_own_state = True
 
 
 def offer(jvm: Offer) -> None:
@@ -91,7 +92,7 @@ def open_session(spark_settings: Mapping[str, Any], identity: Mapping[str, str],
     Raises:
         Py4JError, PySparkException, OSError: Spark did not start.
     """
-    global _attached
+    global _attached, _has_own_state
     assert _offer is not None
     owner = _offer.owner
     fingerprint = fingerprint_of(spark_settings, identity, _offer.environment)
@@ -110,12 +111,18 @@ def open_session(spark_settings: Mapping[str, Any], identity: Mapping[str, str],
             logger.debug(f"The shared JVM has ended: {error}")
             answer = owner.unreachable(answer["port"], fingerprint)
             continue
+        _has_own_state = own_state
         owner.attached(_attached.port, _attached.secret)
         return _attached.session
 
 
 def is_attached() -> bool:
     return _attached is not None
+
+
+def shares_state() -> bool:
+    """Whether the session has cached tables and global temporary views in common with those of other commands."""
+    return is_attached() and not _has_own_state
 
 
 def job_tag(process: int) -> str:
