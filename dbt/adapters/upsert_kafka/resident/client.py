@@ -22,6 +22,7 @@ PLATFORMS = ("linux", "darwin")
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 ATTEMPTS = 5
 STOP_SECONDS = 60.0
+NOT_RUNNING = "no resident dbt runs for this project."
 UNEXPECTED_END = 2
 """dbt's exit code for errors that are not those of models."""
 
@@ -195,11 +196,13 @@ def _start(folder: str) -> socket.socket | None:
 def _stop(folder: str) -> int:
     connection = _connect(folder)
     if connection is None:
-        _say("no resident dbt runs for this project.")
+        _say(NOT_RUNNING)
         return 0
     with connection:
-        protocol.send(connection, {"operation": "stop", "version": protocol.VERSION})
-        answer, _ = protocol.receive(connection)
+        answer = _ask(connection, "stop")
+        if answer is None:
+            _say(NOT_RUNNING)
+            return 0
         running = int(answer["running"])
         if running:
             commands = "1 command is" if running == 1 else f"{running} commands are"
@@ -218,12 +221,13 @@ def _stop(folder: str) -> int:
 
 def _status(folder: str) -> int:
     connection = _connect(folder)
-    if connection is None:
-        print("No resident dbt runs for this project.")
+    status = None
+    if connection is not None:
+        with connection:
+            status = _ask(connection, "status")
+    if status is None:
+        print(NOT_RUNNING.capitalize())
         return 1
-    with connection:
-        protocol.send(connection, {"operation": "status", "version": protocol.VERSION})
-        status, _ = protocol.receive(connection)
     spark = f"process {status['spark']}" if status["spark"] else "not started"
     print(f"Resident dbt: process {status['process']}, since {time.strftime('%H:%M:%S', time.localtime(status['since']))}")
     print(f"Spark:        {spark}")
@@ -233,6 +237,15 @@ def _status(folder: str) -> int:
     print(f"Ends:         {status['idle_minutes']:g} minutes after the last command")
     print(f"Log:          {os.path.join(folder, protocol.LOG)}")
     return 0
+
+
+def _ask(connection: socket.socket, operation: str) -> protocol.Message | None:
+    """The resident's answer; None if it has just ended."""
+    try:
+        protocol.send(connection, {"operation": operation, "version": protocol.VERSION})
+        return protocol.receive(connection)[0]
+    except (EOFError, ConnectionError):
+        return None
 
 
 def _plain_dbt(arguments: list[str]) -> NoReturn:
