@@ -7,6 +7,7 @@ the user's command, and the process ends as every Python process does. Runs afte
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import socket
@@ -89,14 +90,16 @@ def _use_files(files: list[int]) -> None:
 
 
 def _opened(number: int, like: TextIO) -> TextIO:
-    """A new stream for a file, like the resident's stream apart from its buffer."""
+    """A new stream for a file, with the encoding of the resident's stream and the buffer that Python gives this file."""
     # A stream closes its file when it is freed, and this one's file has the same number.
     _former_streams.append(like)
-    is_unbuffered = number == 2 or os.isatty(number) or bool(os.environ.get("PYTHONUNBUFFERED"))
+    if number and os.environ.get("PYTHONUNBUFFERED"):
+        raw: Any = io.FileIO(number, "w", closefd=False)
+        return io.TextIOWrapper(raw, encoding=like.encoding, errors=like.errors, write_through=True)
     return open(
         number,
         "w" if number else "r",
-        buffering=1 if number and is_unbuffered else -1,
+        buffering=1 if number == 2 or (number and os.isatty(number)) else -1,
         encoding=like.encoding,
         errors=like.errors,
         closefd=False,
