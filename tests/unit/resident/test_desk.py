@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dbt.adapters.upsert_kafka.resident.desk import ENDED, Desk, Fingerprint, Jvm
+from dbt.adapters.upsert_kafka.resident.desk import ENDED, UNUSABLE, Desk, Fingerprint, Jvm
 
 SETTINGS: Fingerprint = {"spark.master": "1", "PASSWORD": "1"}
 OTHERS: Fingerprint = {"spark.master": "2", "PASSWORD": "1"}
@@ -78,12 +78,39 @@ def test_jvm_that_has_ended_is_started_again(ends: dict[str, int]) -> None:
     assert desk.ask(11, SETTINGS) == [(11, {"answer": "start", "reason": ENDED})]
 
 
-def test_jvm_that_does_not_answer_is_replaced_once(ends: dict[str, int]) -> None:
+def test_jvm_that_does_not_answer_is_replaced_by_its_only_user(ends: dict[str, int]) -> None:
     desk = Desk()
     desk.ask(10, SETTINGS)
     desk.started(10, jvm(ends))
     desk.ask(11, SETTINGS)
+    before = desk.jvm
+    assert desk.unreachable(10, 1, SETTINGS) == [(10, {"answer": "own", "reason": UNUSABLE})]
+    assert desk.jvm is before is not None and before.is_alive
+    assert desk.unreachable(11, 1, SETTINGS) == [(11, {"answer": "start", "reason": ENDED})]
+    assert desk.jvm is None
+
+
+def test_jvm_that_has_ended_is_replaced_once(ends: dict[str, int]) -> None:
+    desk = Desk()
+    desk.ask(10, SETTINGS)
+    desk.started(10, jvm(ends))
+    desk.ask(11, SETTINGS)
+    read, write = os.pipe()
+    os.close(ends.pop("read"))
     assert desk.unreachable(10, 1, SETTINGS) == [(10, {"answer": "start", "reason": ENDED})]
     assert desk.unreachable(11, 1, SETTINGS) == []
-    assert desk.started(10, jvm(ends)) == [(10, ATTACH), (11, ATTACH)]
+    assert desk.started(10, Jvm(1, "s", 99, SETTINGS, write)) == [(10, ATTACH), (11, ATTACH)]
     desk.close()
+    os.close(read)
+
+
+def test_jvm_that_goes_on_with_the_jobs_of_a_command_ends_with_its_last_user(ends: dict[str, int]) -> None:
+    desk = Desk()
+    desk.ask(10, SETTINGS)
+    desk.started(10, jvm(ends))
+    desk.ask(11, SETTINGS)
+    desk.distrust(10)
+    assert desk.jvm is not None
+    desk.left(10)
+    desk.distrust(11)
+    assert desk.jvm is None

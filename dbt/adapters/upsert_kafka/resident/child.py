@@ -1,7 +1,8 @@
-"""What a forked child of the resident does: it becomes the dbt process of a command, or cleans up after one that was killed.
+"""What a forked child of the resident does: it becomes the dbt process of a command, or cleans up after one that has ended.
 
 `become` leaves nothing of the resident in the process: files, environment, working directory, signals and time zone are those of
-the user's command, and the process ends as every Python process does. Runs after the fork, so threads are allowed.
+the user's command, and the process ends as every Python process does. It does not free what it has in the shared JVM: its threads
+may start another job until the process has ended. Runs after the fork, so threads are allowed.
 """
 
 from __future__ import annotations
@@ -15,17 +16,13 @@ import sys
 import sysconfig
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, TextIO
-
-from py4j.protocol import Py4JError
 
 from dbt.adapters.upsert_kafka import embedded
 from dbt.adapters.upsert_kafka.resident import link
 from dbt.adapters.upsert_kafka.spark import shared_internals, shared_jvm
 from dbt.adapters.upsert_kafka.spark.shared_internals import JvmEndedError
-
-CLEAN_UP_SECONDS = 10.0
 
 
 def become(request: Mapping[str, Any], files: list[int], connection: socket.socket, alive: int, log: str) -> NoReturn:
@@ -57,17 +54,21 @@ def become(request: Mapping[str, Any], files: list[int], connection: socket.sock
     sys.exit(cli())
 
 
-def clean_up(gateway: Mapping[str, Any], process: int) -> None:
-    """Free what a killed child has left in the shared JVM.
+def clean_up(gateways: Iterable[Mapping[str, Any]], process: int) -> None:
+    """End and free what a child that has ended left in the shared JVM.
 
     Args:
-        gateway: port and secret of the child's gateway server.
+        gateways: port, secret and session of each of the child's gateway servers.
         process: its id.
+
+    Raises:
+        Py4JError: the JVM did not do it.
     """
-    try:
-        shared_internals.clean_up(gateway["port"], gateway["secret"], shared_jvm.job_tag(process))
-    except (JvmEndedError, Py4JError) as error:
-        print(f"Nothing to clean up for process {process}: {error!r}", file=sys.stderr)
+    for gateway in gateways:
+        try:
+            shared_internals.clean_up(gateway["port"], gateway["secret"], gateway["session"], shared_jvm.job_tag(process))
+        except JvmEndedError as error:
+            print(f"Nothing to clean up for process {process}: {error!r}", file=sys.stderr)
 
 
 def reset_signals() -> None:

@@ -28,7 +28,7 @@ UNEXPECTED_END = 2
 
 
 # Not with -m: Python models must not find the resident as their __main__.
-RESIDENT = "import sys; from dbt.adapters.upsert_kafka.resident.server import main; main(sys.argv[1])"
+RESIDENT = "import sys; from dbt.adapters.upsert_kafka.resident.process import main; main(sys.argv[1], int(sys.argv[2]))"
 
 
 class CannotServeError(Exception):
@@ -183,7 +183,8 @@ def _start(folder: str) -> socket.socket | None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         with open(os.open(os.path.join(folder, protocol.LOG), flags, 0o600), "wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", RESIDENT, folder],
+                # It has the lock too: this process may end before the resident can be reached.
+                [sys.executable, "-P", "-c", RESIDENT, folder, str(lock.fileno())], pass_fds=[lock.fileno()],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd=folder,
             )  # fmt: skip
         assert process.stdout is not None

@@ -21,6 +21,7 @@ Answers = list[tuple[int, Message]]
 
 SHOWN_NAMES = 3
 ENDED = "Spark's JVM has ended: it is started again"
+UNUSABLE = "The resident's Spark does not answer, and another command uses it: this one starts its own"
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,19 @@ class Desk:
         return [answer for each in (child, *waiting) for answer in self.ask(each, waiting.get(each, jvm.fingerprint))]
 
     def unreachable(self, child: int, port: int, fingerprint: Fingerprint) -> Answers:
-        """The child could not connect to the JVM at this port."""
+        """The child could not use the JVM at this port."""
         if self.jvm is None or self.jvm.port != port:
             return self.ask(child, fingerprint)
+        self._users.discard(child)
+        if self.jvm.is_alive and self._users:
+            return [(child, {"answer": "own", "reason": UNUSABLE})]
         self._end()
         return self._start(child, fingerprint, ENDED)
+
+    def distrust(self, child: int) -> None:
+        """The JVM did not end what the child had started: nobody else may begin to use it."""
+        if self.jvm is not None and not self._users - {child}:
+            self._end()
 
     def left(self, child: int) -> Answers:
         """The child has ended, or does not use the JVM any more."""

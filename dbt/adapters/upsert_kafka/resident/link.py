@@ -39,11 +39,8 @@ class Link:
     def failed(self) -> None:
         self._send({"left": True})
 
-    def attached(self, port: int, secret: str) -> None:
-        self._send({"attached": {"port": port, "secret": secret}})
-
-    def detached(self) -> None:
-        self._send({"left": True, "attached": None})
+    def attached(self, port: int, secret: str, session_id: str | None) -> None:
+        self._send({"attached": {"port": port, "secret": secret, "session": session_id}})
 
     def uses_broker(self, lock: int) -> None:
         """Let the resident have the lock with which the embedded broker runs, so that it runs until the next command."""

@@ -31,8 +31,11 @@ Message = dict[str, Any]
 def send(to: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
     """Send a message. The receiver gets duplicates of the file descriptors."""
     content = json.dumps(message).encode()
-    socket.send_fds(to, [_LENGTH.pack(len(content))], files)
-    to.sendall(content)
+    content = _LENGTH.pack(len(content)) + content
+    # One call: a process that is suspended between two would leave half a message.
+    sent = socket.send_fds(to, [content], files)
+    if sent < len(content):
+        to.sendall(content[sent:])
 
 
 def receive(sender: socket.socket, max_files: int = 0) -> tuple[Message, list[int]]:
@@ -41,19 +44,44 @@ def receive(sender: socket.socket, max_files: int = 0) -> tuple[Message, list[in
     Raises:
         EOFError: the other side has closed the connection.
     """
-    header, files = b"", list[int]()
-    while len(header) < _LENGTH.size:
-        part, more, _, _ = socket.recv_fds(sender, _LENGTH.size - len(header), max_files)
+    incoming = Incoming(sender, max_files)
+    while (message := incoming.read()) is None:
+        continue
+    return message, incoming.files
+
+
+class Incoming:
+    """A message that is arriving, in any number of parts."""
+
+    def __init__(self, sender: socket.socket, max_files: int = 0) -> None:
+        self.files: list[int] = []
+        self._sender, self._max_files = sender, max_files
+        self._content = b""
+
+    def read(self) -> Message | None:
+        """Take the next part, for which it waits; returns the message when it is complete.
+
+        Raises:
+            EOFError: the other side has closed the connection.
+        """
+        part, files, _, _ = socket.recv_fds(self._sender, min(65536, self._missing), self._max_files)
+        self.files += files
         if not part:
             raise EOFError
-        header, files = header + part, files + list(more)
-    length, content = _LENGTH.unpack(header)[0], b""
-    while len(content) < length:
-        part = sender.recv(min(65536, length - len(content)))
-        if not part:
-            raise EOFError
-        content += part
-    return json.loads(content), files
+        self._content += part
+        message: Message | None = None if self._missing else json.loads(self._content[_LENGTH.size :])
+        return message
+
+    def close_files(self) -> None:
+        while self.files:
+            os.close(self.files.pop())
+
+    @property
+    def _missing(self) -> int:
+        """How many bytes are missing, as far as is known."""
+        if len(self._content) < _LENGTH.size:
+            return _LENGTH.size - len(self._content)
+        return int(_LENGTH.unpack(self._content[: _LENGTH.size])[0]) + _LENGTH.size - len(self._content)
 
 
 def peer_user(connection: socket.socket) -> int:

@@ -7,44 +7,29 @@ broker. Ends when it is idle, when it is asked to, or when it is outdated (`fres
 
 from __future__ import annotations
 
-import gc
-import importlib
-import inspect
 import os
 import selectors
 import signal
 import socket
 import sys
-import sysconfig
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbt.adapters.upsert_kafka import credentials, dbt_internals
-from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.resident import child, protocol
 from dbt.adapters.upsert_kafka.resident.desk import Answers, Desk, Jvm
 from dbt.adapters.upsert_kafka.resident.freshness import Freshness
 from dbt.adapters.upsert_kafka.resident.protocol import Message
 from dbt.adapters.upsert_kafka.spark import shared_internals
 
-# What dbt's commands import when they run. Without pandas: pyarrow, which it imports, has a thread.
-IMPORTED = (
-    "dbt.cli.main",
-    "dbt.adapters.upsert_kafka.plugin",
-    "agate",
-    *(f"dbt.task.{task}" for task in ("build", "clone", "compile", "debug", "list", "retry", "run", "run_operation", "seed")),
-    *(f"dbt.task.{task}" for task in ("show", "snapshot", "test", "docs.generate")),
-    "dbt.parser.manifest",
-    "pyspark.sql.functions",
-    "dbt.adapters.upsert_kafka.operations.adapter",
-)
 DEFAULT_IDLE_MINUTES = 30.0
 CHECK_SECONDS = 60.0
 """How often an idle resident looks whether its socket still exists."""
 KILL_SECONDS = 60.0
 """After which a command whose client has ended is killed, if Ctrl-C has not ended it."""
+CLEAN_UP_SECONDS = 20.0
+"""For which the jobs of a command that has ended may go on after they were cancelled."""
 JVM_SECONDS = 15.0
 
 
@@ -57,10 +42,18 @@ class Command:
     client: socket.socket | None
     """None when the client has ended."""
     link: socket.socket
-    gateway: Message | None = None
-    """Port and secret of the child's gateway server in the shared JVM, while it uses that."""
+    gateways: dict[int, Message] = field(default_factory=dict)
+    """What `child.clean_up` needs, by the ports of the child's gateway servers in the shared JVM."""
+    status: int | None = None
+    """Of the child that has ended."""
+    cleaner: int | None = None
+    """The process that cleans up after the child. The command ends with it: the next one must not meet jobs of this one."""
     killed_at: float | None = None
-    """When to kill it, because its client has ended."""
+    """When to kill the child because its client has ended, or the cleaner."""
+
+    def signal(self, number: int) -> None:
+        if self.status is None:
+            os.kill(self.process, number)
 
 
 @dataclass
@@ -91,6 +84,8 @@ class Resident:
     idle_minutes: float = DEFAULT_IDLE_MINUTES
     broker_lock: int | None = None
     is_ending: bool = False
+    arriving: dict[socket.socket, protocol.Incoming] = field(default_factory=dict)
+    """Clients whose requests are not complete. They may be suspended."""
     waiting: list[socket.socket] = field(default_factory=list)
     """Clients that wait until this process has ended."""
     warming_up: Iterator[None] | None = None
@@ -109,7 +104,7 @@ class Resident:
             now = time.monotonic()
             for command in self.commands.values():
                 if command.killed_at is not None and now > command.killed_at:
-                    os.kill(command.process, signal.SIGKILL)
+                    os.kill(command.cleaner or command.process, signal.SIGKILL)
             is_idle = not self.commands and now - self.idle_since > 60 * self.idle_minutes
             if not self.is_ending and (is_idle or _inode(protocol.SOCKET) != inode):
                 self._end()
@@ -148,7 +143,10 @@ class Resident:
 
     def _handle(self, source: Any) -> Child | None:
         if source is self.listener:
-            return self._accept()
+            self._accept()
+            return None
+        if source in self.arriving:
+            return self._receive(source)
         if source == self.wakeup[0]:
             os.read(self.wakeup[0], 65536)
             self._reap()
@@ -160,27 +158,47 @@ class Resident:
                 self._forward(command)
         return None
 
-    def _accept(self) -> Child | None:
+    def _accept(self) -> None:
         client, _ = self.listener.accept()
         client.settimeout(protocol.SECONDS)
-        files: list[int] = []
+        if protocol.peer_user(client) != os.getuid():
+            client.close()
+            return
+        self.arriving[client] = protocol.Incoming(client, max_files=3)
+        self.selector.register(client, selectors.EVENT_READ)
+
+    def _receive(self, client: socket.socket) -> Child | None:
+        """Take a part of a client's request, and serve the client when it is complete."""
+        incoming = self.arriving[client]
         try:
-            if protocol.peer_user(client) != os.getuid():
+            request = incoming.read()
+            if request is None:
                 return None
-            request, files = protocol.receive(client, max_files=3)
+        except (EOFError, OSError, ValueError) as error:
+            log(f"a client has ended before its request: {error!r}")
+            request = None
+        self.selector.unregister(client)
+        del self.arriving[client]
+        if request is None:
+            incoming.close_files()
+            client.close()
+            return None
+        return self._serve_client(client, request, incoming)
+
+    def _serve_client(self, client: socket.socket, request: Message, incoming: protocol.Incoming) -> Child | None:
+        try:
             answer = self._answer(request)
             if answer is not None:
                 protocol.send(client, answer)
                 if request["operation"] == "stop":
                     self.waiting.append(client)
                 return None
-            return self._fork(client, request, files)
+            return self._fork(client, request, incoming.files)
         except (EOFError, OSError, ValueError, KeyError) as error:
-            _log(f"a client was refused: {error!r}")
+            log(f"a client was refused: {error!r}")
             return None
         finally:
-            for file in files:
-                os.close(file)
+            incoming.close_files()
             if client not in self.waiting and all(client is not command.client for command in self.commands.values()):
                 client.close()
 
@@ -238,8 +256,10 @@ class Resident:
             command.link.close()
             if command.client is not None:
                 command.client.close()
-        for client in self.waiting:
+        for client in (*self.waiting, *self.arriving):
             client.close()
+        for incoming in self.arriving.values():
+            incoming.close_files()
         self.desk.close()
 
     def _hear(self, command: Command) -> None:
@@ -250,7 +270,7 @@ class Resident:
             self.selector.unregister(command.link)
             return
         if "attached" in message:
-            command.gateway = message["attached"]
+            command.gateways[message["attached"]["port"]] = message["attached"]
         if "idle_minutes" in message:
             self.idle_minutes = float(message["idle_minutes"])
         if "broker" in message:
@@ -271,7 +291,7 @@ class Resident:
             try:
                 protocol.send(self.commands[process].link, answer)
             except OSError as error:
-                _log(f"process {process} has ended before it got its answer: {error!r}")
+                log(f"process {process} has ended before it got its answer: {error!r}")
 
     def _forward(self, command: Command) -> None:
         """A client passes on a signal, or has ended."""
@@ -281,7 +301,7 @@ class Resident:
         except (EOFError, OSError):
             self._lose_client(command)
             return
-        os.kill(command.process, int(message["signal"]))
+        command.signal(int(message["signal"]))
 
     def _lose_client(self, command: Command) -> None:
         """A client was killed: its command ends as with Ctrl-C."""
@@ -289,115 +309,58 @@ class Resident:
         self.selector.unregister(command.client)
         command.client.close()
         command.client = None
-        command.killed_at = time.monotonic() + KILL_SECONDS
-        os.kill(command.process, signal.SIGCONT)
-        os.kill(command.process, signal.SIGINT)
+        if command.status is None:
+            command.killed_at = time.monotonic() + KILL_SECONDS
+        command.signal(signal.SIGCONT)
+        command.signal(signal.SIGINT)
 
     def _reap(self) -> None:
-        for command, status in self._ended():
-            while command.link in [key.fileobj for key in self.selector.get_map().values()] and _is_readable(command.link):
-                self._hear(command)
-            if command.gateway is not None:
-                # It was killed, or could not detach.
-                self._clean_up(command.gateway, command.process)
-            del self.commands[command.process]
-            self._reply(self.desk.left(command.process))
-            for connection in (command.link, command.client):
-                if connection is not None and connection.fileno() in self.selector.get_map():
-                    self.selector.unregister(connection)
-            command.link.close()
-            if command.client is not None:
-                code = os.waitstatus_to_exitcode(status)
-                try:
-                    protocol.send(command.client, {"exit": code} if code >= 0 else {"signal": -code})
-                except OSError as error:
-                    _log(f"the client of process {command.process} has ended: {error!r}")
-                command.client.close()
-            self.idle_since = time.monotonic()
+        for command in list(self.commands.values()):
+            found, status = os.waitpid(command.cleaner or command.process, os.WNOHANG)
+            if not found:
+                continue
+            if command.cleaner is None:
+                command.status = status
+                while command.link in [key.fileobj for key in self.selector.get_map().values()] and _is_readable(command.link):
+                    self._hear(command)
+                if command.gateways and self.desk.jvm is not None:
+                    self._clean_up(command)
+                    continue
+            elif status:
+                log(f"Spark did not end what process {command.process} had started")
+                self.desk.distrust(command.process)
+            self._finish(command)
 
-    def _ended(self) -> Iterator[tuple[Command, int]]:
-        for process in list(self.commands):
-            found, status = os.waitpid(process, os.WNOHANG)
-            if found:
-                yield self.commands[process], status
-
-    def _clean_up(self, gateway: Message, killed: int) -> None:
-        """Wait for a child that cleans up: the next command must not meet the jobs of the killed one."""
+    def _clean_up(self, command: Command) -> None:
         process = os.fork()
         if process == 0:
             code = 1
             try:
                 self._leave()
-                child.clean_up(gateway, killed)
+                child.clean_up(command.gateways.values(), command.process)
                 code = 0
             finally:
                 os._exit(code)
-        until = time.monotonic() + child.CLEAN_UP_SECONDS
-        while os.waitpid(process, os.WNOHANG)[0] == 0:
-            if time.monotonic() > until:
-                os.kill(process, signal.SIGKILL)
-            time.sleep(0.02)
+        command.cleaner = process
+        command.killed_at = time.monotonic() + CLEAN_UP_SECONDS
 
-
-def main(folder: str) -> None:
-    """Serve the project whose resident's folder this is. stdout gets the line `ready`, or ends."""
-    os.chdir(folder)
-    if not protocol.is_private(os.curdir):
-        sys.exit(f"{folder} is accessible to other users")
-    # As the console script `dbt` has it.
-    sys.path.insert(0, sysconfig.get_path("scripts"))
-    # Threads of a library would not exist in children.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    for name in IMPORTED:
-        importlib.import_module(name)
-    dbt_internals.compile_schemas()
-    credentials.UpsertKafkaCredentials.json_schema()
-    resident = Resident(_listen(), os.pipe(), _wakeup(), warming_up=_warm_up())
-    try:
-        os.write(1, b"ready\n")
-    except BrokenPipeError:
-        _log("the client that has started this process did not wait for it")
-    # From now on it prints to its log.
-    os.dup2(2, 1)
-    gc.collect()
-    gc.freeze()
-    found = resident.serve()
-    if found is None:
-        resident.close()
-        return
-    child.become(found.request, found.files, found.link, resident.alive[0], os.path.join(folder, protocol.LOG))
-
-
-def _warm_up() -> Iterator[None]:
-    """Compute, in small steps, what every child would compute again. It is the same for all projects."""
-    yield from dbt_internals.compile_serializers(credentials.UpsertKafkaCredentials, UpsertKafkaRelation)
-    # dbt takes the stack when it creates the adapter, and `inspect` looks at each imported module first.
-    inspect.stack()
-    yield
-    gc.collect()
-    gc.freeze()
-
-
-def _listen() -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The client that has started this process has the lock, so nobody else is doing the same.
-    if os.path.lexists(protocol.SOCKET):
-        os.unlink(protocol.SOCKET)
-    before = os.umask(0o177)
-    listener.bind(protocol.SOCKET)
-    os.umask(before)
-    listener.listen(64)
-    return listener
-
-
-def _wakeup() -> tuple[int, int]:
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    return reading, writing
+    def _finish(self, command: Command) -> None:
+        """Report the end of a command."""
+        assert command.status is not None
+        del self.commands[command.process]
+        self._reply(self.desk.left(command.process))
+        for connection in (command.link, command.client):
+            if connection is not None and connection.fileno() in self.selector.get_map():
+                self.selector.unregister(connection)
+        command.link.close()
+        if command.client is not None:
+            code = os.waitstatus_to_exitcode(command.status)
+            try:
+                protocol.send(command.client, {"exit": code} if code >= 0 else {"signal": -code})
+            except OSError as error:
+                log(f"the client of process {command.process} has ended: {error!r}")
+            command.client.close()
+        self.idle_since = time.monotonic()
 
 
 def _is_readable(connection: socket.socket) -> bool:
@@ -413,5 +376,5 @@ def _inode(path: str) -> int | None:
         return None
 
 
-def _log(text: str) -> None:
+def log(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", file=sys.stderr, flush=True)

@@ -12,13 +12,14 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from dbt.adapters.events.logging import AdapterLogger
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.core.context import DEFAULT_CONFIGS
@@ -30,7 +31,9 @@ logger = AdapterLogger("upsert_kafka")
 GATEWAY_PORT, GATEWAY_SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 COMMAND_VARIABLE = "UPSERT_KAFKA_COMMAND"
 """In the environment of Python workers that only one command uses."""
-CANCEL_SECONDS, CANCEL_INTERVAL_SECONDS = 2.0, 0.2
+CANCEL_INTERVAL_SECONDS = 0.05
+JOB_TAGS = "spark.job.tags"
+"""A property of tasks: the tags of their job, with commas."""
 
 
 class JvmEndedError(Exception):
@@ -81,40 +84,46 @@ class AttachedSpark:
 
     gateway: Any
     session: SparkSession
-    port: int
-    secret: str
 
     def detach(self) -> None:
-        """Free what belongs to this process in the JVM. The SparkContext stays."""
+        """Let this process have no Spark. `clean_up` frees its part of the JVM when it has ended and starts no more jobs."""
         context: Any = self.session.sparkContext
-        java_context = context._jsc.sc()
-        state = self.session._jsparkSession.sharedState()
-        if state.hashCode() != _default_session(self.gateway).sharedState().hashCode():
-            self.session.catalog.clearCache()
-            # Each state adds a listener that would get all events until the JVM ends.
-            java_context.removeSparkListener(state.statusStore().listener().get())
-        stop_workers(self.gateway.jvm)
         shutil.rmtree(context._temp_dir, ignore_errors=True)
-        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-        SparkSession._instantiatedSession = None
-        self.gateway.shutdown()
+        _forget_spark()
 
 
-def attach(port: int, secret: str, own_state: bool) -> AttachedSpark:
+def attach(port: int, secret: str, own_state: bool, attached: Callable[[int, str, str | None], None]) -> AttachedSpark:
     """Attach to a JVM of `start_jvm`.
 
     Args:
         own_state: whether the session gets a catalog, cached tables and global temporary views of its own.
+        attached: gets what `clean_up` needs, as soon as there is something to clean up.
 
     Raises:
         JvmEndedError: the JVM or its SparkContext has ended.
     """
     base = _connect(port, secret)
-    server = base.jvm.org.apache.spark.api.python.Py4JServer(base.jvm.SparkConf())
-    server.start()
-    own_port, own_secret = int(server.getListeningPort()), str(server.secret())
+    own_port, own_secret = start_gateway_server(base)
     base.close()
+    attached(own_port, own_secret, None)
     gateway = _connect(own_port, own_secret)
+    try:
+        session = _session_in(gateway, own_state)
+    except BaseException:
+        _forget_spark()
+        raise
+    attached(own_port, own_secret, session._jsparkSession._target_id)
+    return AttachedSpark(gateway, session)
+
+
+def start_gateway_server(gateway: Any) -> tuple[int, str]:
+    """Start another gateway server in a JVM; returns its port and secret."""
+    server = gateway.jvm.org.apache.spark.api.python.Py4JServer(gateway.jvm.SparkConf())
+    server.start()
+    return int(server.getListeningPort()), str(server.secret())
+
+
+def _session_in(gateway: Any, own_state: bool) -> SparkSession:
     default = _default_session(gateway)
     scala_context = default.sparkContext()
     if scala_context.isStopped():
@@ -127,25 +136,72 @@ def attach(port: int, secret: str, own_state: bool) -> AttachedSpark:
     session = SparkSession(context, cls(scala_context, gateway.jvm.java.util.HashMap()) if own_state else default)
     # pyspark has made it the default of the JVM.
     cls.setDefaultSession(default)
-    return AttachedSpark(gateway, session, own_port, own_secret)
+    return session
 
 
-def clean_up(port: int, secret: str, tag: str) -> None:
-    """Do for a process that was killed what it would have done: cancel its jobs and end its gateway server.
+def _forget_spark() -> None:
+    """Let pyspark start a Spark when it needs one."""
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+
+
+def clean_up(port: int, secret: str, session_id: str | None, tag: str) -> None:
+    """Cancel what a process that has ended still runs in a shared JVM, wait until that has ended, and free what it had there.
+
+    The caller limits the time: a task may take long to end.
 
     Args:
         port: of its own gateway server.
+        session_id: of its session in that server; None if it had none.
         tag: of its jobs.
+
+    Raises:
+        JvmEndedError: there is no such server.
     """
     gateway = _connect(port, secret)
-    context = _default_session(gateway).sparkContext()
-    # A statement may have several jobs, one after the other.
-    until = time.monotonic() + CANCEL_SECONDS
-    while time.monotonic() < until:
+    default = _default_session(gateway)
+    context, state = default.sparkContext(), None
+    if session_id is not None:
+        state = JavaObject(session_id, gateway._gateway_client).sharedState()
+    is_own = state is not None and state.hashCode() != default.sharedState().hashCode()
+    while True:
+        for query in _list(gateway, state.activeStreamingQueries().values()) if state is not None and is_own else ():
+            query.stop()
+        # A statement may have several jobs, one after the other.
         context.cancelJobsWithTag(tag)
+        if not runs_statements(gateway) and not has_tasks(gateway, tag):
+            break
         time.sleep(CANCEL_INTERVAL_SECONDS)
+    if state is not None and is_own:
+        state.cacheManager().clearCache()
+        # Each state adds a listener that would get all events until the JVM ends.
+        context.removeSparkListener(state.statusStore().listener().get())
     stop_workers(gateway.jvm)
     gateway.shutdown()
+
+
+def runs_statements(gateway: Any) -> bool:
+    """Whether the gateway server of a process that has ended runs a statement of that process: it has more connections than ours.
+
+    Missing: Py4J closes the connection of a statement when the statement has ended, and has no list of connections.
+    """
+    field = gateway.jvm.java.lang.Class.forName("py4j.GatewayServer").getDeclaredField("connections")
+    field.setAccessible(True)
+    return int(field.get(gateway.java_gateway_server).size()) > 1
+
+
+def has_tasks(gateway: Any, tag: str) -> bool:
+    """Whether a task runs for a job with this tag. Cancelled jobs end at once, and their tasks later.
+
+    Missing: Spark's status has a delay.
+    """
+    scheduler = _default_session(gateway).sparkContext().taskScheduler()
+    found = [task.taskSet().properties() for task in _list(gateway, scheduler.taskIdToTaskSetManager().values())]
+    return any(tag in (properties.getProperty(JOB_TAGS) or "").split(",") for properties in found if properties is not None)
+
+
+def _list(gateway: Any, collection: Any) -> list[Any]:
+    return list(gateway.jvm.java.util.ArrayList(collection))
 
 
 def use_new_workers(spark: SparkSession) -> None:

@@ -51,9 +51,7 @@ class Owner(Protocol):
 
     def failed(self) -> None: ...
 
-    def attached(self, port: int, secret: str) -> None: ...
-
-    def detached(self) -> None: ...
+    def attached(self, port: int, secret: str, session_id: str | None) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,8 @@ class Offer:
 
 _offer: Offer | None = None
 _attached: AttachedSpark | None = None
+_detached: list[AttachedSpark] = []
+"""Kept, because Py4J frees objects in the JVM that no object here stands for."""
 _has_own_state = True
 
 
@@ -106,13 +106,12 @@ def open_session(spark_settings: Mapping[str, Any], identity: Mapping[str, str],
             answer = _start(spark_settings, fingerprint, _offer)
             continue
         try:
-            _attached = shared_internals.attach(answer["port"], answer["secret"], own_state)
-        except JvmEndedError as error:
-            logger.debug(f"The shared JVM has ended: {error}")
+            _attached = shared_internals.attach(answer["port"], answer["secret"], own_state, owner.attached)
+        except (JvmEndedError, Py4JError) as error:
+            logger.debug(f"The shared JVM has ended or is broken: {error}")
             answer = owner.unreachable(answer["port"], fingerprint)
             continue
         _has_own_state = own_state
-        owner.attached(_attached.port, _attached.secret)
         return _attached.session
 
 
@@ -137,16 +136,12 @@ def use_new_workers(spark: SparkSession) -> None:
 
 
 def detach() -> None:
-    """End the use of the shared JVM: free what belongs to this process there."""
+    """End the use of the shared JVM. Its owner frees what belongs to this process there, after this process has ended."""
     global _attached
     attached, _attached = _attached, None
-    if attached is None or _offer is None:
-        return
-    try:
+    if attached is not None:
+        _detached.append(attached)
         attached.detach()
-        _offer.owner.detached()
-    except (Py4JError, OSError) as error:
-        logger.debug(f"The shared JVM had ended before: {error!r}")
 
 
 def _start(spark_settings: Mapping[str, Any], fingerprint: dict[str, str], jvm: Offer) -> Mapping[str, Any]:
