@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.dbt_project import Project
-from tests.services import read_topic
+from tests.services import Record, read_topic
 
 SECONDS = 600
 
@@ -70,9 +70,32 @@ class ResidentProject:
             capture_output=True, timeout=SECONDS, check=False,
         )  # fmt: skip
 
-    def topic(self, model: str) -> list[str]:
+    def records(self, model: str) -> list[Record]:
         servers, schema = self.project.profile["bootstrap_servers"], self.project.profile["schema"]
-        return [json.loads(record.value or b"{}")["name"] for record in read_topic(servers, f"{schema}.{model}")]
+        return read_topic(servers, f"{schema}.{model}")
+
+    def topic(self, model: str) -> list[str]:
+        return [json.loads(record.value or b"{}")["name"] for record in self.records(model)]
+
+    def beats(self, *names: str) -> list[str]:
+        """What the tasks of these names have counted in the JVM; 'null' before they began."""
+        return self._properties(*names)
+
+    def growing(self, *names: str) -> list[str]:
+        """Which of these tasks run: they count between two looks at their numbers."""
+        counts = self._properties(*names, None, *names)
+        return [name for name, first, last in zip(names, counts, counts[len(names) + 1 :], strict=False) if first != last]
+
+    def _properties(self, *names: str | None) -> list[str]:
+        """Java's properties, one after the other. None waits for a second."""
+        calls = [
+            f"reflect('java.lang.System', 'getProperty', '{name}')" if name else "reflect('java.lang.Thread', 'sleep', 1000L)"
+            for name in names
+        ]
+        output = self.succeed("show", "--inline", f"SELECT concat_ws(',', {', '.join(calls)}) AS found", "--output", "json")
+        found = re.search(r'"found": "([^"]*)"', output)
+        assert found is not None, output
+        return found[1].split(",")
 
     def wait_for(self, text: str, process: subprocess.Popen[str]) -> str:
         """Read the output of a command until it has a text."""

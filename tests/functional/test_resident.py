@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -36,24 +37,58 @@ def model(dbt, session):
     dbt.config(materialized="table")
     return session.range(1).select(udf(prices.price)("id").alias("price"))
 """
+# A task that counts in the JVM while it runs, for at most 20 minutes, in a thread that the command does not wait for.
+BEATS = "SELECT reflect('java.lang.System', 'setProperty', 'NAME', string(id)), reflect('java.lang.Thread', 'sleep', 50L)"
+LEAVING_MODEL = f"""
+def model(dbt, session):
+    import time
+    from pyspark import InheritableThread
+    dbt.config(materialized="table")
+    query = "{BEATS.replace("NAME", "leaving")} FROM range(0, 24000, 1, 1)"
+    thread = InheritableThread(lambda: session.sql(query).collect())
+    thread.daemon = True
+    thread.start()
+    while session.sql("SELECT reflect('java.lang.System', 'getProperty', 'leaving') AS n").first().n == "null":
+        time.sleep(0.1)
+    return session.range(1)
+"""
+# Ends when the test writes the file.
+WAITING_MODEL = """
+def model(dbt, session):
+    import os, time
+    dbt.config(materialized="table")
+    while not os.path.exists("go"):
+        time.sleep(0.1)
+    return session.sql("SELECT 'NAME' AS x")
+"""
 FILES = {
     "models/orders.sql": SINK + "SELECT 1 AS id, '{{ label() }}' AS name",
     "models/customers.sql": SINK.replace("'id'", "'id', sink_delivery_guarantee='exactly-once'")
     + "SELECT 2 AS id, 'two' AS name",
     "models/slow.sql": SLOW,
+    "models/beats.sql": "{{ config(materialized='table') }} " + BEATS.replace("NAME", "beats") + " FROM range(0, 24000, 1, 1)",
+    "models/others.sql": "{{ config(materialized='table') }} " + BEATS.replace("NAME", "others") + " FROM range(0, 24000, 1, 1)",
+    "models/leaving.py": LEAVING_MODEL,
+    **{f"models/{name}.py": WAITING_MODEL.replace("NAME", name) for name in "ab"},
+    "models/placed.sql": SINK.replace("'id'", "'id', partitions=2, sink_partitioner='placing.place'")
+    + "SELECT '{{ label() }}' AS id, 'x' AS name",
     "models/priced.py": PYTHON_MODEL,
     "models/broken.sql": "{{ config(materialized='table') }} SELECT id / 0 AS x FROM {{ ref('orders') }}",
     "macros/label.sql": "{% macro label() %}one{% endmacro %}",
     "modules/prices.py": "def price(id):\n    return 'cheap'\n",
+    "modules/partitions.py": "PARTITION = 0",
+    "modules/placing.py": "import partitions\ndef place(key, value, count):\n    return partitions.PARTITION",
 }
 PLAIN = [sys.executable, "-c", "from dbt.cli.main import cli; cli()"]
+MASTER = "local[4]"
+"""More than two tasks at once: some tests look at tasks that run."""
 STARTING = "starting a resident dbt for this project"
 
 
 @pytest.fixture(scope="module")
 def dbt(tmp_path_factory: pytest.TempPathFactory, broker: str) -> Iterator[ResidentProject]:
     """The resident that most tests share, with a Spark that runs."""
-    project = Project(tmp_path_factory.mktemp("resident") / "project", broker, schema="resident").write(FILES)
+    project = Project(tmp_path_factory.mktemp("resident") / "project", broker, schema="resident", master=MASTER).write(FILES)
     shared = ResidentProject(project)
     try:
         output = shared.succeed("run", "-s", "orders", "customers")
@@ -66,7 +101,7 @@ def dbt(tmp_path_factory: pytest.TempPathFactory, broker: str) -> Iterator[Resid
 @pytest.fixture
 def own(tmp_path: Path, broker: str, schema_name: str) -> Iterator[ResidentProject]:
     """A project with a resident of its own, which the test may kill."""
-    made = ResidentProject(Project(tmp_path / "project", broker, schema=schema_name).write(FILES))
+    made = ResidentProject(Project(tmp_path / "project", broker, schema=schema_name, master=MASTER).write(FILES))
     yield made
     made.stop()
 
@@ -77,6 +112,9 @@ def test_later_commands_use_the_running_resident(dbt: ResidentProject) -> None:
     assert STARTING not in output and "1 unchanged" in output
     assert dbt.topic("orders") == ["one"]
     assert dbt.processes() == before and before[1] != 0
+    status = dbt.status()
+    assert list(status) == ["Resident dbt", "Spark", "Commands", "Ends", "Log"], status
+    assert status["Commands"].strip() == "2 so far, 0 running" and status["Ends"].strip() == "30 minutes after the last command"
 
 
 def test_output_and_exit_codes_are_those_of_plain_dbt(dbt: ResidentProject) -> None:
@@ -90,18 +128,24 @@ def test_output_and_exit_codes_are_those_of_plain_dbt(dbt: ResidentProject) -> N
     assert code == 1 and "DIVIDE_BY_ZERO" in output
 
 
-@pytest.mark.nightly
 def test_pipes_end_with_the_command(dbt: ResidentProject) -> None:
-    assert "orders" in dbt.shell("$DBT ls | cat").stdout
-    assert len(dbt.shell("$DBT ls | head -1").stdout.splitlines()) == 1
+    # All output comes before the command ends, also with both streams in one pipe.
+    lines = dbt.shell("{ $DBT ls; echo end; } 2>&1 | cat").stdout.splitlines()
+    assert lines[-1] == "end" and "shop.orders" in lines
+    # A reader that has ended: as with plain dbt, whose exit code depends on the buffer, and the command does not stay.
+    plain, ours = (dbt.shell(f"{dbt_ls} | true; echo ${{PIPESTATUS[0]}}") for dbt_ls in (shlex.join([*PLAIN, "ls"]), "$DBT ls"))
+    assert ours.stdout == plain.stdout and ours.stdout != "", (ours, plain)
+    wait_until(dbt.has_no_command)
     # The output of a run that starts after Spark also ends: no process of Spark has the pipe.
     assert "Completed successfully" in dbt.shell("$DBT run -s orders 2>&1 | cat").stdout
 
 
 def test_two_commands_at_once_use_one_spark_and_one_catalog(dbt: ResidentProject) -> None:
     processes = dbt.processes()
-    dbt.project.write({f"models/{name}.sql": f"{{{{ config(materialized='table') }}}} SELECT '{name}' AS x" for name in "ab"})
     commands = [dbt.start("run", "-s", name) for name in "ab"]
+    for command in commands:
+        dbt.wait_for("START python table model", command)
+    (dbt.folder / "go").touch()
     for command in commands:
         output, _ = command.communicate(timeout=SECONDS)
         assert command.returncode == 0, output
@@ -112,7 +156,7 @@ def test_two_commands_at_once_use_one_spark_and_one_catalog(dbt: ResidentProject
 
 def test_edited_macros_and_modules_are_used(dbt: ResidentProject) -> None:
     def priced() -> str:
-        dbt.succeed("run", "-s", "priced")
+        dbt.succeed("run", "-s", "priced", "placed")
         return dbt.succeed("show", "--inline", "SELECT * FROM {{ ref('priced') }}")
 
     assert "cheap" in priced()
@@ -120,18 +164,38 @@ def test_edited_macros_and_modules_are_used(dbt: ResidentProject) -> None:
         {
             "macros/label.sql": "{% macro label() %}edited{% endmacro %}",
             "modules/prices.py": "def price(id):\n    return 'expensive'\n",
+            "modules/partitions.py": "PARTITION = 1",
         }
     )
     assert "expensive" in priced()
+    assert {(record.key, record.partition) for record in dbt.records("placed")} == {(b'{"id":"one"}', 0), (b'{"id":"edited"}', 1)}
     dbt.succeed("run", "-s", "orders")
     assert dbt.topic("orders") == ["one", "edited"]
 
 
-def test_ctrl_c_cancels_the_command_and_nothing_else(dbt: ResidentProject) -> None:
-    code, output = dbt.interrupt(signal.SIGINT)
-    assert code == 2, output
-    assert "SIGINT: the command was stopped." in output and "Traceback" not in output
-    assert STARTING not in dbt.succeed("ls", "-s", "orders")
+def test_ctrl_c_and_sigterm_cancel_the_command_and_nothing_else(dbt: ResidentProject) -> None:
+    others, beats = dbt.start("run", "-s", "others"), dbt.start("run", "-s", "beats")
+    for command in (others, beats):
+        dbt.wait_for("START sql table model", command)
+    wait_until(lambda: all(int(count) > 0 for count in dbt.beats("others", "beats")))
+    code, status = dbt.run("--status")
+    assert (
+        code == 0
+        and "2 running" in status
+        and {"dbt run -s others", "dbt run -s beats"} <= set(map(str.strip, status.splitlines()))
+    )
+    for name, command, running in (("SIGINT", beats, "others"), ("SIGTERM", others, None)):
+        command.send_signal(signal.Signals[name])
+        output, _ = command.communicate(timeout=SECONDS)
+        assert command.returncode == 2 and f"{name}: the command was stopped." in output and "Traceback" not in output, output
+        assert dbt.growing("others", "beats") == ([running] if running else [])
+
+
+def test_command_that_ends_leaves_no_job(dbt: ResidentProject) -> None:
+    processes = dbt.processes()
+    dbt.succeed("run", "-s", "leaving")
+    assert dbt.growing("leaving") == []
+    assert int(dbt.beats("leaving")[0]) > 0 and dbt.processes() == processes
 
 
 @pytest.mark.nightly
@@ -139,6 +203,23 @@ def test_client_killed_during_a_command_cancels_it(dbt: ResidentProject) -> None
     code, _ = dbt.interrupt(signal.SIGKILL)
     assert code == -signal.SIGKILL
     wait_until(dbt.has_no_command)
+
+
+def test_killed_jvm_and_rotated_secret_start_spark_again(dbt: ResidentProject) -> None:
+    """One test for both: each start of Spark takes seconds."""
+    resident, spark = dbt.processes()
+    os.kill(spark, signal.SIGKILL)
+    wait_until(lambda: not is_running(spark))
+    dbt.project.profile["kafka"] = {"ssl.keystore.password": "{{ env_var('SECRET') }}"}
+    dbt.project.save_profile()
+    assert dbt.succeed("run", "-s", "orders", SECRET="first").count("Spark's JVM has ended: it is started again") == 1
+    _, second = dbt.processes()
+    output = dbt.succeed("run", "-s", "orders", SECRET="hunter2")
+    assert output.count("Spark is started again, because DBT_UPSERT_KAFKA_SECRET_SSL_KEYSTORE_PASSWORD changed") == 1
+    assert "hunter2" not in output and dbt.processes()[0] == resident and second not in (spark, dbt.processes()[1])
+    assert "Spark is started again" not in dbt.succeed("run", "-s", "orders", SECRET="hunter2")
+    del dbt.project.profile["kafka"]
+    dbt.project.save_profile()
 
 
 @pytest.mark.nightly
@@ -164,12 +245,6 @@ def test_stop_ends_the_resident_and_spark(dbt: ResidentProject) -> None:
     assert "stopped" in dbt.succeed("--stop")
     wait_until(lambda: not any(map(is_running, processes)))
     assert dbt.status() == {} and dbt.run("--stop") == (0, "upsert-kafka dbt: no resident dbt runs for this project.\n")
-
-
-@nightly
-def test_sigterm_ends_the_command(own: ResidentProject) -> None:
-    code, output = own.interrupt(signal.SIGTERM)
-    assert code == 2 and "SIGTERM: the command was stopped." in output, output
 
 
 @nightly
@@ -221,18 +296,6 @@ def test_other_settings_during_a_command_get_a_spark_of_their_own(own: ResidentP
 
 
 @nightly
-def test_rotated_secret_reaches_spark(own: ResidentProject) -> None:
-    own.project.profile["kafka"] = {"ssl.keystore.password": "{{ env_var('SECRET') }}"}
-    own.project.save_profile()
-    own.succeed("run", "-s", "orders", SECRET="first")
-    _, spark = own.processes()
-    assert "Spark is started again" not in own.succeed("run", "-s", "orders", SECRET="first")
-    output = own.succeed("run", "-s", "orders", SECRET="hunter2")
-    assert "Spark is started again" in output and "hunter2" not in output
-    assert own.processes()[1] != spark
-
-
-@nightly
 def test_another_target_is_used(own: ResidentProject) -> None:
     own.succeed("run", "-s", "orders")
     profile = own.folder / "profiles.yml"
@@ -281,14 +344,11 @@ def test_killed_resident_ends_its_commands_and_is_started_again(own: ResidentPro
 
 
 @nightly
-def test_killed_jvm_is_started_again(own: ResidentProject) -> None:
-    own.succeed("run", "-s", "orders")
-    resident, spark = own.processes()
-    os.kill(spark, signal.SIGKILL)
-    assert own.succeed("run", "-s", "orders").count("Spark's JVM has ended: it is started again") == 1
+def test_jvm_killed_during_a_command_is_started_again(own: ResidentProject) -> None:
     slow = own.start("run", "-s", "slow")
     own.wait_for("START sql table model", slow)
-    os.kill(own.processes()[1], signal.SIGKILL)
+    resident, spark = own.processes()
+    os.kill(spark, signal.SIGKILL)
     assert slow.wait(SECONDS) == 1
     assert "Spark's JVM has ended: it is started again" in own.succeed("run", "-s", "orders")
     assert own.processes()[0] == resident
@@ -296,16 +356,55 @@ def test_killed_jvm_is_started_again(own: ResidentProject) -> None:
 
 @nightly
 def test_killed_command_leaves_no_job_and_no_table(own: ResidentProject) -> None:
-    slow = own.start("run", "-s", "slow")
-    own.wait_for("START sql table model", slow)
-    resident, _ = own.processes()
-    time.sleep(5)
-    [child] = Path(f"/proc/{resident}/task/{resident}/children").read_text().split()
+    own.succeed("run", "-s", "orders")
+    beats = own.start("run", "-s", "beats")
+    own.wait_for("START sql table model", beats)
+    processes = own.processes()
+    wait_until(lambda: own.beats("beats") != ["null"])
+    [child] = Path(f"/proc/{processes[0]}/task/{processes[0]}/children").read_text().split()
     os.kill(int(child), signal.SIGKILL)
-    assert slow.wait(SECONDS) == -signal.SIGKILL
-    own.project.write({"models/slow.sql": "{{ config(materialized='table') }} SELECT 1 AS x"})
-    own.succeed("run", "-s", "slow")
-    assert own.processes()[0] == resident
+    assert beats.wait(SECONDS) == -signal.SIGKILL
+    assert own.growing("beats") == []
+    own.project.write({"models/beats.sql": "{{ config(materialized='table') }} SELECT 1 AS x"})
+    own.succeed("run", "-s", "beats")
+    assert own.processes() == processes
+
+
+@nightly
+def test_relative_paths_are_those_of_the_commands_directory(own: ResidentProject) -> None:
+    for name in ("first", "second"):
+        (own.folder / name / "data").mkdir(parents=True)
+        (own.folder / name / "data" / "x.csv").write_text(f"{name}\n")
+    own.project.write({"models/here.sql": "{{ config(materialized='table') }} SELECT * FROM csv.`data/x.csv`"})
+    for name in ("first", "second"):
+        done = own.shell(f"cd {name}; $DBT run -s here --project-dir .. --profiles-dir ..")
+        assert done.returncode == 0, done.stdout
+        shown = own.shell(
+            f"cd {name}; $DBT show --inline 'SELECT * FROM {{{{ ref(\"here\") }}}}' --project-dir .. --profiles-dir .."
+        )
+        assert f"| {name} " in shown.stdout, shown.stdout
+    assert "because the working directory changed" in done.stdout
+
+
+@nightly
+def test_commands_with_one_metastore_store_no_rows_for_each_other(own: ResidentProject) -> None:
+    derby = f"jdbc:derby:;databaseName={own.folder / 'metastore'};create=true"
+    own.project.profile["spark"]["spark.hadoop.javax.jdo.option.ConnectionURL"] = derby
+    own.project.save_profile()
+    own.project.write({"models/tests.yml": "models: [{name: orders, columns: [{name: id, data_tests: [unique, not_null]}]}]"})
+    own.succeed("run", "-s", "orders")
+    output = own.succeed("test", "-s", "orders", "--log-level", "debug")
+    assert "global_temp" not in output and "PASS=2" in output
+
+
+@nightly
+def test_catalog_in_memory_ends_with_the_command(own: ResidentProject) -> None:
+    own.project.profile["spark"]["spark.sql.catalogImplementation"] = "in-memory"
+    own.project.save_profile()
+    own.project.write({"models/once.sql": "{{ config(materialized='view') }} SELECT 1 AS x"})
+    own.succeed("run", "-s", "once")
+    code, output = own.run("show", "--inline", "SELECT * FROM {{ ref('once') }}")
+    assert code != 0 and "TABLE_OR_VIEW_NOT_FOUND" in output, output
 
 
 @nightly
@@ -335,7 +434,7 @@ def test_embedded_broker_runs_between_commands(tmp_path: Path) -> None:
 
 
 @nightly
-def test_socket_is_private_and_a_foreign_folder_is_not_used(own: ResidentProject) -> None:
+def test_socket_is_private_and_a_lost_one_is_made_again(own: ResidentProject) -> None:
     own.succeed("ls")
     folder = own.folder / ".upsert_kafka" / protocol.FOLDER
     assert folder.stat().st_mode & 0o777 == 0o700

@@ -109,5 +109,5 @@ def test_tests_of_a_command_fetch_a_topic_once(proxied: tuple[Proxy, str], tmp_p
         one = fetched("--select", "not_null_users_name")
         all_six = fetched()
     assert one > ROWS * 20, "the topic was not read through the proxy"
-    # A consumer that waits may fetch a part again.
-    assert all_six < 2 * one
+    # Offsets, metadata and a part that a consumer fetches again.
+    assert all_six < 1.2 * one, f"{all_six} bytes, one test {one}"
