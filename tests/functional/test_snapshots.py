@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
-from dbt.adapters.upsert_kafka.publish import buckets, change_events, snapshots
+from dbt.adapters.upsert_kafka.publish import buckets, change_events, difference, snapshots
 from dbt.adapters.upsert_kafka.sinks import Delivery
 from tests.counts import counts
 from tests.functional.test_changes_model import STEPS, Step, run_and_check
@@ -134,6 +134,44 @@ def test_run_with_snapshot_does_not_read_the_topic(table: Table, unreadable: Cal
     assert counts(table.publish([(1, "anna"), CEM], full_refresh=True)) == (0, 2, 0, 0)
     assert counts(table.publish([(1, "anna"), CEM])) == (0, 0, 0, 2)
     assert table.latest() == {json_key(row[0]): json_value(row) for row in ((1, "anna"), CEM)}
+
+
+def test_full_refresh_with_snapshot_compares_keys_only(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("values were compared")
+
+    table.publish([ANN, BOB, CEM])
+    before = table.end()
+    with monkeypatch.context() as patched:
+        patched.setattr(difference, "with_latest", refused)
+        with pytest.raises(GuardError, match="2 rows share their unique_key"):
+            table.publish([ANN, ANN, CEM], full_refresh=True)
+        with pytest.raises(GuardError, match="1 of the topic's 3 keys would be deleted"):
+            table.publish([ANN, CEM], full_refresh=True, max_deletes=0)
+        assert table.end() == before
+        rows = [(1, "anna"), CEM, (4, "dan")]
+        published = table.publish(rows, full_refresh=True)
+    assert (counts(published), published.records) == ((1, 2, 1, 0), 4)
+    assert table.latest() == {json_key(row[0]): json_value(row) for row in rows}
+    assert counts(table.publish(rows)) == (0, 0, 0, 3)
+
+
+def test_full_refresh_with_snapshot_deletes_keys_of_another_layout(table: Table) -> None:
+    table.publish([ANN, BOB])
+    table.publish([ANN, CEM], full_refresh=True, unique_key="name")
+    assert table.latest() == {b'{"name":"ann"}': json_value(ANN), b'{"name":"cem"}': json_value(CEM)}
+
+
+def test_full_refresh_with_snapshot_writes_keys_where_they_are(table: Table) -> None:
+    key, value = json_key(1), json_value(ANN)
+    [default] = [record.partition for record in (table.publish([ANN]), table.records())[1]]
+    table.write_by_hand((key, None, default), (key, value, 1 - default))
+    table.publish([ANN, BOB])
+    assert loaded(table) is not None
+    before = table.end()
+    table.publish([(1, "anna"), BOB], full_refresh=True)
+    assert [record.partition for record in table.new_records(before) if record.key == key and record.value] == [1 - default]
+    assert table.latest() == {key: json_value((1, "anna")), json_key(2): json_value(BOB)}
 
 
 @pytest.mark.nightly

@@ -1,12 +1,13 @@
-"""Choose how a run compares its rows with the topic, and compare. There are five cases, from cheap to expensive:
+"""Choose how a run compares its rows with the topic, and compare. There are six cases, from cheap to expensive:
 
 1. `_with_empty_topic`: every row is new.
 2. `_without_changes`: the digest of the rows is that of the last run.
 3. `_with_differing_buckets`: the last run left a snapshot, and few of its buckets differ from the rows.
-4. `_with_snapshot`: the last run left a snapshot, and much of it differs.
-5. `_with_topic`: the topic is read.
+4. `_with_keys`: a full refresh; the last run left a snapshot, whose keys without a row are deleted.
+5. `_with_snapshot`: the last run left a snapshot, and much of it differs.
+6. `_with_topic`: the topic is read.
 
-All five find the same changes. After the delivery, `save_snapshot` prepares cases 2 to 4 for the next run. Leaves the comparison
+All find the same changes. After the delivery, `save_snapshot` prepares cases 2 to 5 for the next run. Leaves the comparison
 of keys to `difference` and the storage of snapshots to `snapshots`.
 """
 
@@ -58,6 +59,16 @@ class Inputs:
         """
         return not isinstance(self.layout.value_format, ChangelogFormat) and not self.policy.takes_latest
 
+    @property
+    def compares_keys_only(self) -> bool:
+        """Whether the run writes every row, so that it needs to know only which keys of the topic have no row.
+
+        A plan shows what happens to each key, and a row that meets delete_when is written only if its key is live.
+        """
+        is_shown = self.request.mode == "preview" or self.request.planned is not None
+        policy, has_deletes = self.policy, bool(self.request.options.delete_when)
+        return policy.republishes and policy.is_complete and not policy.retracts and not has_deletes and not is_shown
+
     def checkpointed(self) -> Inputs:
         """The same rows for several queries. A lazy checkpoint saves a pass, but loses the metrics of not_null constraints."""
         rows = checkpoint(self.encoded) if self.request.not_null or self.request.checks else lazy_checkpoint(self.encoded)
@@ -105,22 +116,22 @@ def seed_of(last: Log | None, planned: int | None = None) -> int:
 
 def compare(inputs: Inputs) -> Comparison:
     """The changes that make the topic equal to the rows, in the cheapest way that finds all of them."""
-    topic, policy, request = inputs.topic, inputs.policy, inputs.request
+    topic, policy = inputs.topic, inputs.policy
     if topic is None or topic.is_empty:
         return _with_empty_topic(inputs)
     if not inputs.may_use_snapshot:
         return _with_topic(inputs, topic)
 
     inputs = inputs.checkpointed()
-    rows, of_rows = inputs.encoded, digest.of_rows(inputs.encoded)
     last = inputs.last if inputs.last is not None and inputs.last.is_comparable else None
+    snapshot = _snapshot(inputs, topic, last) if inputs.compares_keys_only else None
+    if snapshot is not None and snapshot.places_by_default():
+        return _with_keys(inputs, snapshot)
+    rows, of_rows = inputs.encoded, digest.of_rows(inputs.encoded)
     # Rows without a key are never equal: guards must count and show them.
     if last is not None and last.digest == of_rows.text and not of_rows.nulls and not policy.republishes:
         return _without_changes(inputs, of_rows, last.live_keys or 0)
-    snapshot = None
-    if last is not None and snapshots.is_worth_it(topic):
-        progress.step("compare")
-        snapshot = snapshots.load(inputs.spark, request.relation, topic, last.digest or "", request.places_by_default)
+    snapshot = _snapshot(inputs, topic, last)
     if snapshot is not None and policy.is_complete and not policy.republishes:
         part, snapshot = snapshot.differing(rows)
         if snapshot is not None and part is not None:
@@ -130,6 +141,15 @@ def compare(inputs: Inputs) -> Comparison:
     if snapshot is not None:
         return _with_snapshot(inputs, of_rows, snapshot.latest())
     return _with_topic(inputs, topic, NextSnapshot(of_rows))
+
+
+def _snapshot(inputs: Inputs, topic: Topic, last: Log | None) -> Snapshot | None:
+    """The snapshot of the last run, not verified yet; None if there is none or if the topic is small."""
+    if last is None or not snapshots.is_worth_it(topic):
+        return None
+    progress.step("compare")
+    request = inputs.request
+    return snapshots.load(inputs.spark, request.relation, topic, last.digest or "", request.places_by_default)
 
 
 def _with_empty_topic(inputs: Inputs) -> Comparison:
@@ -151,6 +171,12 @@ def _with_differing_buckets(inputs: Inputs, of_rows: Digest, snapshot: Snapshot,
     if not changes.to_write:
         return Comparison(changes, unchanged_digest=inputs.last.digest if inputs.last else None)
     return Comparison(changes, NextSnapshot(of_rows, snapshot.added_with(part)))
+
+
+def _with_keys(inputs: Inputs, snapshot: Snapshot) -> Comparison:
+    changes, of_rows = difference.with_nothing(inputs.encoded, inputs.policy)
+    changes = difference.with_keys(changes, snapshot.latest(), inputs.layout, snapshot.keys)
+    return Comparison(changes, NextSnapshot(of_rows))
 
 
 def _with_snapshot(inputs: Inputs, of_rows: Digest, latest: DataFrame) -> Comparison:

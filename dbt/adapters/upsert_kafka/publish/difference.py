@@ -121,6 +121,34 @@ def with_latest(
     return replace(changes, stale_values=_stale_values(changes.frame))
 
 
+def with_keys(changes: Changes, latest: DataFrame, records: Records, live_keys: int) -> Changes:
+    """The changes if every row is written again and each key is where Kafka's default partitioner places it.
+
+    Only the keys are compared. In `frame` each row to write is an INSERT; `counts` has UPDATE for those whose key is live.
+
+    Args:
+        changes: those of `with_nothing`.
+        latest: all keys of the topic.
+        live_keys: how many of them are live.
+    """
+    columns = [KIND, KEY, VALUE, PARTITION, *extras(changes.frame), *ROW_HASHES]
+    rows = changes.frame.select(columns)
+    without_row = latest.where(IS_LIVE).join(rows.where(F.col(KIND) != Kind.NULL).select(KEY), KEY, "left_anti")
+    kind = Kind.DELETE if changes.policy.deletes_foreign else Kind.VANISHED
+    nothing = {name: F.lit(None).cast(rows.schema[name].dataType) for name in columns[2:]}
+    metrics = ObservedMetrics()
+    observed = metrics.observe(without_row.select(KEY), F.count(F.lit(1)).alias("number"))
+    missing = checkpoint(observed.withColumns({KIND: F.lit(kind), **nothing}).select(columns))
+    number = metrics.values["number"]
+    live_rows = min(live_keys - number, changes[Kind.INSERT])
+    counts = {**changes.counts, Kind.INSERT: changes[Kind.INSERT] - live_rows, Kind.UPDATE: live_rows}
+    if kind == Kind.DELETE:
+        counts[Kind.DELETE] = number
+    to_delete = replace(changes, frame=missing, counts=counts, live_keys=live_keys)
+    to_delete = _without_vanished(to_delete, number if kind == Kind.VANISHED else 0, records)
+    return replace(to_delete, frame=rows.unionByName(to_delete.frame.select(columns)) if number else rows)
+
+
 def in_part(encoded: DataFrame, latest: DataFrame, records: Records, policy: Policy, rows: int, live_keys: int) -> Changes:
     """The changes to a part of the topic, if the rest of the topic is known to be equal to its rows and the policy is complete.
 

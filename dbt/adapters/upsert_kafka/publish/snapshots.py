@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 from dbt.adapters.events.logging import AdapterLogger
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.catalog import name, properties
 from dbt.adapters.upsert_kafka.dbt_warnings import warn_after_write
-from dbt.adapters.upsert_kafka.formats.records import KEY_HASH, key_hash
+from dbt.adapters.upsert_kafka.formats.records import KEY_HASH, PARTITION, key_hash
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish import buckets, snapshot_log
 from dbt.adapters.upsert_kafka.publish.buckets import DifferingBuckets, LogSums
@@ -103,6 +104,13 @@ class Snapshot:
             return None, None
         part = found if found is not None and self.added_with(found) <= found.total else None
         return part, self._if_it_adds_up(sums)
+
+    def places_by_default(self) -> bool:
+        """Whether the snapshot adds up and has no key in another partition than that of Kafka's default partitioner."""
+        if self.verified() is None:
+            return False
+        [found] = self.log.agg(F.count(PARTITION).alias("elsewhere")).collect()
+        return not found["elsewhere"]
 
     def verified(self) -> Snapshot | None:
         """This snapshot, if it adds up to what the state record says; needs a pass over it."""
