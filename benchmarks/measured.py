@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyspark
 from pyspark.logger import PySparkLogger
@@ -89,9 +89,18 @@ def session(master: str = "local[2]", **settings: str) -> SparkSession:
 
 def run(spark: SparkSession, frame: DataFrame) -> Taken:
     """Compute all rows of the frame without writing them."""
+    return taken(spark, frame.write.format("noop").mode("overwrite").save)
+
+
+def taken(spark: SparkSession, work: Callable[[], object]) -> Taken:
+    """What a call takes that runs Spark jobs in this thread."""
     tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
     before = set(tracker.getJobIdsForGroup())
-    clock = timed(frame.write.format("noop").mode("overwrite").save)
+    clock = timed(work)
     jobs = map(tracker.getJobInfo, set(tracker.getJobIdsForGroup()) - before)
     stages = [stage for job in jobs if job is not None for stage in job.stageIds]
-    return Taken(clock, sum(store.lastStageAttempt(stage).executorCpuTime() for stage in stages) / 1e9)
+    return Taken(clock, sum(map(_processor_seconds, (store.lastStageAttempt(stage) for stage in stages))))
+
+
+def _processor_seconds(stage: Any) -> float:
+    return float(stage.executorCpuTime() / 1e9)

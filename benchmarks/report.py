@@ -131,6 +131,7 @@ def _growth_chart(figures: list[dict[str, Any]]) -> None:
 
 def _chart(figures: list[dict[str, Any]]) -> None:
     plt = pyplot()
+    figures = [figure for figure in figures if figure["ratio"] is not None]
     most = max(figures, key=lambda figure: _rows(figure["work"]))["work"].split(", ", 1)[1]
     shown = [figure for figure in figures if figure["work"].endswith(most)]
     works = list(dict.fromkeys(figure["work"] for figure in shown))
