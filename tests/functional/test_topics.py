@@ -85,3 +85,19 @@ def test_configuration_change_that_loses_data_is_refused(table: Table) -> None:
     with pytest.raises(GuardError, match="retention would delete records"):
         table.publish([(1, "b")], on_configuration_change="apply", topic_config={"cleanup.policy": "delete"})
     assert table.end() == before
+
+
+def test_refused_alteration_refuses_the_run(table: Table) -> None:
+    """kafka-python does not raise the error of a config."""
+    table.publish([(1, "a")])
+    before = table.end()
+    with pytest.raises(UpsertKafkaError) as refused:
+        table.publish([(1, "b")], on_configuration_change="apply", topic_config={"segment.ms": "an hour", "retention.ms": "-1"})
+    text = refused.value.msg
+    assert "could not be altered (retention.ms is 604800000, the model asks for -1; segment.ms is 604800000" in text
+    assert "Invalid value an hour for configuration segment.ms" in text and "\n" not in text
+    assert "Nothing was published." in text
+    assert table.end() == before
+    with KafkaSettings(table.broker).admin() as admin:
+        found = topics.describe(admin, table.topic)
+    assert found is not None and found.config["retention.ms"] == "604800000"

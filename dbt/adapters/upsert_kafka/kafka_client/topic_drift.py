@@ -6,6 +6,7 @@ whether the user wants a change.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -66,24 +67,45 @@ def apply(admin: KafkaAdminClient, topic: Topic, drifts: Iterable[Drift]) -> Non
 
     Args:
         drifts: without problems.
+
+    Raises:
+        UpsertKafkaError: the cluster refused the change. Configs are altered together or not at all.
     """
+    drifts = tuple(drifts)
     changes = {change.setting: change.wanted for change in drifts}
     partitions, replicas = changes.pop(PARTITIONS, None), changes.pop(REPLICATION, None)
     try:
         if changes:
-            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic.name, configs=changes)])
+            _alter_configs(admin, topic.name, changes)
         if replicas is not None:
             _add_replicas(admin, topic, int(replicas))
         if partitions is not None:
             admin.create_partitions({topic.name: int(partitions)})
             admin.wait_for_topics([topic.name])
     except (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
-        raise MissingRightError("ALTER" if partitions or replicas else "ALTER_CONFIGS", "topic", topic.name) from None
-    except KafkaError as error:
+        raise MissingRightError("ALTER", "topic", topic.name) from None
+    except (KafkaError, ValueError) as error:
         raise UpsertKafkaError(
-            f"topic '{topic.name}' could not be altered ({', '.join(map(str, drifts))}): {kafka_error_text(error)}. Nothing was "
-            "published. Set on_configuration_change='continue' to publish without this change."
+            f"topic '{topic.name}' could not be altered ({'; '.join(map(str, drifts))}): {_reason(error)}. Nothing was "
+            "published. Correct the model's settings, or set on_configuration_change='continue' to publish without this change."
         ) from error
+
+
+def _alter_configs(admin: KafkaAdminClient, name: str, configs: dict[str, str]) -> None:
+    """Alter configs. kafka-python returns the text of an error that is of one topic, and does not raise it."""
+    found = admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=configs)])
+    result = found["topic"][name]
+    if result == "OK":
+        return
+    if TopicAuthorizationFailedError.__name__ in result:
+        raise MissingRightError("ALTER_CONFIGS", "topic", name)
+    raise ValueError(re.sub(r"^\[Error \d+\] ", "", result))
+
+
+def _reason(error: Exception) -> str:
+    """Why the cluster refuses a change, in one line."""
+    text = kafka_error_text(error) if isinstance(error, KafkaError) else str(error)
+    return " ".join(text.split()).rstrip(".")
 
 
 def _add_replicas(admin: KafkaAdminClient, topic: Topic, number: int) -> None:
@@ -115,16 +137,20 @@ def _normal(value: str) -> frozenset[str]:
 
 
 def _config_problem(topic: Topic, name: str, now: str, wanted: str) -> str:
-    """Why a config is not changed: records would be deleted that are kept now."""
+    """Why a config is not changed: records would be lost that are kept now. Only what is known to be safe is changed."""
     if name == CLEANUP:
         if "delete" in _normal(wanted) - _normal(now):
             return "retention would delete records, also the last values of keys"
         if "compact" in _normal(wanted) - _normal(now):
             return "compaction would delete all but the last record of each key"
         return ""
-    if "retention" in name and _limit(wanted) < _limit(now):
-        return "records or tombstones would be deleted sooner"
-    return ""
+    if name in HARMLESS or (name in OF_SEGMENTS and "delete" not in (topic.cleanup_policy or "delete")):
+        return ""
+    if name in RAISED or name in OF_SEGMENTS:
+        return f"a lower {name} means that {RAISED.get(name, OLD_SEGMENTS)}" if _limit(wanted) < _limit(now) else ""
+    if name == UNCLEAN:
+        return "" if wanted.strip().lower() == "false" else "a replica that lacks records could become the leader"
+    return "it is not known that no record is lost"
 
 
 def _limit(value: str) -> float:
