@@ -34,6 +34,12 @@ def test_settings_that_the_model_does_not_mention_are_not_compared() -> None:
         ({}, {"config": {"retention.ms": "-1"}}),
         ({}, {"config": {"delete.retention.ms": "86400001"}}),
         ({"cleanup_policy": "compact,delete"}, {"config": {"cleanup.policy": "compact"}}),
+        ({"cleanup_policy": "compact,delete"}, {"config": {"segment.ms": "2000"}}),
+        ({"retention_bytes": "5"}, {"config": {"retention.bytes": "-1"}}),
+        ({"compression_type": "producer"}, {"config": {"compression.type": "zstd"}}),
+        ({"min_insync_replicas": "1"}, {"config": {"min.insync.replicas": "2"}}),
+        ({"unclean_leader_election_enable": "true"}, {"config": {"unclean.leader.election.enable": "false"}}),
+        ({"max_message_bytes": "1000"}, {"config": {"max.message.bytes": "2000"}}),
     ],
 )
 def test_changes_that_lose_nothing_are_applied(now: dict[str, str], settings: dict[str, Any]) -> None:
@@ -50,12 +56,28 @@ def test_changes_that_lose_nothing_are_applied(now: dict[str, str], settings: di
         ({"retention_ms": "-1"}, {"config": {"retention.ms": "1000"}}, "deleted sooner"),
         ({}, {"config": {"delete.retention.ms": "0"}}, "deleted sooner"),
         ({}, {"config": {"cleanup.policy": "compact,delete"}}, "retention would delete"),
+        ({"retention_bytes": "-1"}, {"config": {"retention.bytes": "5"}}, "lower retention.bytes means that records are deleted"),
+        ({"cleanup_policy": "compact,delete"}, {"config": {"segment.ms": "5"}}, "deleted by retention, sooner"),
+        ({"min_insync_replicas": "2"}, {"config": {"min.insync.replicas": "1"}}, "fewer replicas have a record"),
+        ({"min_compaction_lag_ms": "9"}, {"config": {"min.compaction.lag.ms": "0"}}, "earlier values sooner"),
+        ({"max_message_bytes": "9"}, {"config": {"max.message.bytes": "8"}}, "larger than it accepts"),
+        (
+            {"unclean_leader_election_enable": "false"},
+            {"config": {"unclean.leader.election.enable": "true"}},
+            "a replica that lacks records",
+        ),
+        *(
+            ({name.replace(".", "_"): "false"}, {"config": {name: "true"}}, "not known that no record is lost")
+            for name in ("remote.log.delete.on.disable", "remote.storage.enable", "a.setting.of.tomorrow")
+        ),
+        ({"message_timestamp_type": "CreateTime"}, {"config": {"message.timestamp.type": "LogAppendTime"}}, "not known"),
+        ({"local_retention_ms": "-2"}, {"config": {"local.retention.ms": "1"}}, "not known"),
         ({"cleanup_policy": "delete"}, {}, "compaction would delete"),
     ],
 )
 def test_changes_that_lose_data_are_refused(now: dict[str, str], settings: dict[str, Any], problem: str) -> None:
     found = drift(topic(**now), TopicSettings(**settings))
-    with pytest.raises(GuardError, match=f"(?s)on_configuration_change='apply'.*{problem}.*untouched"):
+    with pytest.raises(GuardError, match=f"(?s)on_configuration_change='apply'.*{problem}.*alter the topic yourself.*untouched"):
         configuration.check("users", "users", found, "apply")
 
 

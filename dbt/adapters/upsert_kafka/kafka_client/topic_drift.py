@@ -25,6 +25,28 @@ KEY_PLACEMENT = (
     "Kafka's default placement (joins of Kafka Streams, other producers) look for old keys in another partition"
 )
 
+HARMLESS = frozenset(
+    {
+        *("compression.type", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+        *("index.interval.bytes", "preallocate", "min.cleanable.dirty.ratio", "max.compaction.lag.ms"),
+    }
+)
+"""Configs that don't decide what is kept. When compaction runs is one of them: it keeps the last record of each key."""
+OF_SEGMENTS = frozenset({"segment.bytes", "segment.ms", "segment.index.bytes"})
+"""Harmless in a topic that is only compacted. Retention deletes closed segments, so with it they may only be raised."""
+OLD_SEGMENTS = "segments are closed, and then deleted by retention, sooner"
+SOONER = "records are deleted sooner"
+RAISED = {
+    "retention.ms": SOONER,
+    "retention.bytes": SOONER,
+    "delete.retention.ms": "tombstones are deleted sooner",
+    "min.compaction.lag.ms": "compaction deletes earlier values sooner",
+    "min.insync.replicas": "fewer replicas have a record that was acknowledged",
+    "max.message.bytes": "the topic's records may be larger than it accepts",
+}
+"""Configs that may be raised, with what lowering them means."""
+UNCLEAN = "unclean.leader.election.enable"
+
 
 @dataclass(frozen=True)
 class Drift:

@@ -36,7 +36,8 @@ def refusal(topic: str, drifts: Iterable[Drift], choice: str) -> str | None:
     remedy = (
         "Change the model or the topic, or set on_configuration_change to apply or continue."
         if choice == FAIL
-        else "Only changes that lose no data are applied. Change the model, or set on_configuration_change='continue'."
+        else "Only changes that are known to lose no data are applied. Change the model, alter the topic yourself, or set "
+        "on_configuration_change='continue'."
     )
     return f"topic '{topic}' differs from the model and on_configuration_change='{choice}': {reasons}. {remedy}"
 
