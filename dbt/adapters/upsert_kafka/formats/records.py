@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructType, TimestampType
 
 from dbt.adapters.upsert_kafka import formats
 from dbt.adapters.upsert_kafka.formats import Field, Format, Side, avro
@@ -49,6 +49,9 @@ class Records:
     """The decoded columns, in the order of the SELECT."""
     mask: frozenset[str] = frozenset()
     """Columns (plan_mask, lower case) whose values are not shown."""
+    knows_keys: bool = False
+    """Whether all keys of the topic that this run may delete are known to have this layout. Others are hidden if there is a
+    mask: they may have the values of masked columns."""
 
     def problems(self) -> list[str]:
         """The columns that the formats can't encode, one sentence each."""
@@ -162,21 +165,27 @@ class Records:
         """The key as JSON, for messages."""
         return self._shown(self.key_format, self.key, KEY)
 
+    def show_topic_key(self) -> Column:
+        """The same of a key that the SELECT may not have."""
+        return F.lit(MASKED) if self.mask and not self.knows_keys else self.show_key()
+
     def show_value(self, column: str) -> Column:
-        """The value as JSON, for messages. A value that can't be decoded is shown unchanged."""
+        """The value as JSON, for messages. A value that can't be decoded is shown unchanged, unless there is a mask."""
         return self._shown(self.value_format, self.value, column)
 
     def masks(self, side: Side) -> bool:
-        """Whether the side has a column of `mask`."""
-        return any(field.column.lower() in self.mask for field in side.fields)
+        """Whether the side has a column of `mask`, or a field of that name in a column."""
+        return any(self._masks(field) for field in side.fields)
+
+    def _masks(self, field: Field) -> bool:
+        return field.column.lower() in self.mask or (bool(self.mask) and not self.mask.isdisjoint(_names_in(field.type)))
 
     def _shown(self, form: Format, side: Side, column: str) -> Column:
         decoded = form.decode(side.lenient(), column)
-        if not self.masks(side):
+        if not self.mask:
             return F.expr(f"coalesce(to_json({decoded}), CAST({column} AS STRING))")
         members = (
-            f"{quote_literal(f.column)}, "
-            + (quote_literal(MASKED) if f.column.lower() in self.mask else f"d.{quote_identifier(f.column)}")
+            f"{quote_literal(f.column)}, " + (quote_literal(MASKED) if self._masks(f) else f"d.{quote_identifier(f.column)}")
             for f in side.fields
         )
         masked = let("d", decoded, f"named_struct({', '.join(members)})")
@@ -189,6 +198,15 @@ class Records:
     def value_layout(self) -> str:
         """The same of the value."""
         return _layout_text(self.value_format, self.value)
+
+
+def _names_in(kind: DataType) -> set[str]:
+    """The names of all fields inside a column of this type, in lower case."""
+    if isinstance(kind, StructType):
+        return {f.name.lower() for f in kind.fields}.union(*(_names_in(f.dataType) for f in kind.fields))
+    if isinstance(kind, MapType):
+        return _names_in(kind.keyType) | _names_in(kind.valueType)
+    return _names_in(kind.elementType) if isinstance(kind, ArrayType) else set()
 
 
 def _layout_text(format: Format, side: Side) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import GuardError, count_of
-from dbt.adapters.upsert_kafka.formats.records import KEY, MASKED, VALUE, Records
+from dbt.adapters.upsert_kafka.formats.records import KEY, VALUE, Records
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.publish.changes import Changes
 from dbt.adapters.upsert_kafka.publish.kinds import KIND, Kind
@@ -132,10 +132,10 @@ def _foreign(changes: Changes, records: Records, options: ModelOptions) -> str |
     if not number:
         return None
     # The key format can't decode these keys.
-    hidden = F.lit(MASKED) if records.masks(records.key) else F.hex(F.substring(KEY, 1, 20))
-    shown = ", ".join(changes.examples(Kind.FOREIGN, hidden, EXAMPLES))
+    shown = ", ".join(changes.examples(Kind.FOREIGN, F.hex(F.substring(KEY, 1, 20)), EXAMPLES)) if not records.mask else ""
     return (
-        f"the topic has {count_of(number, 'key')} that the model's key format can't have written, for example (hex) {shown}. "
+        f"the topic has {count_of(number, 'key')} that the model's key format can't have written"
+        f"{f', for example (hex) {shown}' if shown else ''}. "
         "Keys of other writers are left as they are; set foreign_keys='delete' to delete them."
     )
 
@@ -146,7 +146,8 @@ WARNINGS: tuple[Guard, ...] = (_dropped, _foreign)
 
 
 def _examples(changes: Changes, kind: Kind, records: Records) -> str:
-    return ", ".join(changes.examples(kind, records.show_key(), EXAMPLES))
+    shown = records.show_topic_key() if kind == Kind.DELETE else records.show_key()
+    return ", ".join(changes.examples(kind, shown, EXAMPLES))
 
 
 def _names(records: Records) -> str:

@@ -109,11 +109,13 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
     Raises:
         TopicMovedError: the topic is not as it was compared. Nothing was written.
     """
-    spark, layout, request = run.spark, run.layout, run.request
+    spark, request = run.spark, run.request
     refusals = Refusals(request.model, collects=request.mode == "preview")
     planned.check_topic(admin, request)
     topic = _existing_topic(admin, request)
     memory = recall(admin, topic, request)
+    layout = replace(run.layout, knows_keys=_knows_keys(memory, run.layout, request))
+    run = replace(run, layout=layout)
     drift = topic_drift.drift(topic, request.topic_settings) if topic is not None else ()
     deletes_old_keys = False
     with refusals.check():
@@ -243,6 +245,11 @@ def _has_old_keys(memory: Memory, layout: Records, topic: Topic | None, request:
     if memory.trusted.layout is None or topic is None or topic.is_empty:
         return False
     return schema_changes.check_key(request.model, memory.trusted.layout.key, layout.key_layout(), request.full_refresh)
+
+
+def _knows_keys(memory: Memory, layout: Records, request: Request) -> bool:
+    before = memory.trusted.layout
+    return before is not None and before.key == layout.key_layout() and request.options.foreign_keys != "delete"
 
 
 def _announcements(memory: Memory, layout: Records, updated: int, topic: Topic | None, request: Request) -> list[str]:

@@ -1,7 +1,7 @@
 """Some of the changes of a run, as the messages themselves: key, old and new value, decoded by their formats.
 
-Reads the topic once, whatever the number of kinds. Columns of plan_mask are replaced before anything leaves this module. Sizes
-are bounded, so that a plan stays small.
+Reads the topic once, whatever the number of kinds. Columns of plan_mask are replaced before anything leaves this module, see
+`masks`. Sizes are bounded, so that a plan stays small.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
-from dbt.adapters.upsert_kafka.formats import Side, exact_json, records
+from dbt.adapters.upsert_kafka.formats import exact_json, records
 from dbt.adapters.upsert_kafka.formats.decode import as_json, decoder_of
-from dbt.adapters.upsert_kafka.formats.records import KEY, MASKED, VALUE, Records
+from dbt.adapters.upsert_kafka.formats.records import KEY, PARTITION, VALUE, Records
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.publish.changes import Changes
 from dbt.adapters.upsert_kafka.publish.kinds import KIND, Kind
+from dbt.adapters.upsert_kafka.publish.masks import Mask
 from dbt.adapters.upsert_kafka.publish.memory import columns_of
 from dbt.adapters.upsert_kafka.publish.preview import Sample
 from dbt.adapters.upsert_kafka.state.record import Layout
@@ -44,16 +45,22 @@ class Layouts:
     old: Records
     """Of the last run; that of this run if it is not known."""
 
+    knows_old: bool = False
+    """Whether every value of the topic was written with the layout `old`."""
+
     @classmethod
     def of(cls, new: Records, before: Layout | None, options: ModelOptions, registry: Mapping[str, Any]) -> Layouts:
         """Read the layout of the last run, whose columns and format may be others."""
-        if before is None or before.value == new.value_layout():
+        if before is None:
             return cls(new, new)
+        is_whole = options.foreign_keys != "delete" and options.missing_keys != "keep"
+        if before.value == new.value_layout():
+            return cls(new, new, is_whole)
         try:
             described = json.loads(before.value)
             changed = replace(options, value_format=described["format"], value_format_options=described["options"])
             old = records.layout(changed, new.value.topic, columns_of(before))
-            return cls(new, old.prepared_to_read(registry))
+            return cls(new, old.prepared_to_read(registry), is_whole)
         except (KeyError, ValueError, SchemaRegistryError):  # the key is another, or the registry no longer has the schema
             return cls(new, new)
 
@@ -67,9 +74,10 @@ def of_changes(changes: Changes, found: DataFrame | None, layouts: Layouts, numb
     kinds = [kind for kind in SHOWN if changes[kind]]
     if not number or not kinds:
         return ()
-    some = [changes.frame.where(F.col(KIND) == kind).orderBy(KEY).limit(number).select(KIND, KEY, VALUE) for kind in kinds]
-    rows = reduce(DataFrame.unionByName, some).select(KIND, KEY, _bounded(VALUE).alias(NEW)).collect()
-    changed = [bytes(row[KEY]) for row in rows if row[KIND] != Kind.INSERT]
+    some = [changes.frame.where(F.col(KIND) == kind).orderBy(KEY).limit(number) for kind in kinds]
+    chosen = [frame.select(KIND, KEY, PARTITION, _bounded(VALUE).alias(NEW)) for frame in some]
+    rows = reduce(DataFrame.unionByName, chosen).collect()
+    changed = [(bytes(row[KEY]), row[PARTITION]) for row in rows if row[KIND] != Kind.INSERT]
     old = _old_values(found, changed) if found is not None and changed else {}
     order = {kind.value: place for place, kind in enumerate(SHOWN)}
     rows.sort(key=lambda row: (order[row[KIND]], bytes(row[KEY])))
@@ -87,15 +95,11 @@ def of_events(events: DataFrame, layout: Records, number: int) -> tuple[Sample, 
     return tuple(_sample(APPEND, row[KEY], None, row[NEW], Layouts(layout, layout)) for row in rows)
 
 
-def _old_values(found: DataFrame, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-    """The last values of some keys, with one read of the topic."""
-    wanted = found.sparkSession.createDataFrame([(bytearray(key),) for key in keys], f"{KEY} binary")
-    last = (
-        found.join(F.broadcast(wanted), KEY)
-        .groupBy(KEY)
-        # A value before a tombstone, because the key may be in several partitions, see `scan`.
-        .agg(F.max_by(_bounded(VALUE), F.struct(F.col(VALUE).isNotNull(), "timestamp", "offset")).alias(OLD))
-    )
+def _old_values(found: DataFrame, keys: Iterable[tuple[bytes, int]]) -> dict[bytes, bytes]:
+    """The last values of some keys in the partitions whose value counts, see `scan`, with one read of the topic."""
+    wanted = found.sparkSession.createDataFrame([(bytearray(key), at) for key, at in keys], f"{KEY} binary, {PARTITION} int")
+    # Not the latest timestamp: producers set timestamps, which may not be in the order of the writes.
+    last = found.join(F.broadcast(wanted), [KEY, PARTITION]).groupBy(KEY).agg(F.max_by(_bounded(VALUE), "offset").alias(OLD))
     return {bytes(row[KEY]): bytes(row[OLD]) for row in last.collect() if row[OLD] is not None}
 
 
@@ -110,37 +114,14 @@ def _sample(kind: str, key: Any, old: Any, new: Any, layouts: Layouts) -> Sample
     was = None if old is None else decoder_of(before.value_format, before.value)(bytes(old))
     now = None if new is None else decoder_of(after.value_format, after.value)(bytes(new))
     changed = _changed(was, now) if old is not None and new is not None else ()
-    hidden = _hidden(after, before.value)
+    mask = Mask(after, before, layouts.knows_old)
     return Sample(
         kind,
-        _shortened(_masked(decoded_key, _hidden(after, after.key), after.masks(after.key))),
-        _shortened(_masked(was, hidden, bool(after.mask))),
-        _shortened(_masked(now, _hidden(after, after.value), after.masks(after.value))),
+        _shortened(mask.key(decoded_key, is_row=kind != Kind.DELETE)),
+        _shortened(mask.old_value(was)),
+        _shortened(mask.value(now)),
         changed,
     )
-
-
-def _hidden(layout: Records, side: Side) -> frozenset[str]:
-    """The names of the fields that are not shown: those of plan_mask and, if there is one, those that the SELECT does not have
-    any more, because a masked column may have had another name."""
-    if not layout.mask:
-        return frozenset()
-    known = {name.lower() for name in layout.columns}
-    masked = {f.name.lower() for f in (*side.fields, *layout.key.fields) if f.column.lower() in layout.mask}
-    return frozenset(masked | layout.mask | {f.name.lower() for f in side.fields if f.column.lower() not in known})
-
-
-def _masked(value: Any, hidden: frozenset[str], has_masked: bool) -> Any:
-    """The value without hidden fields at any depth; text is hidden as a whole, because its fields are not known."""
-    if value is None or not hidden or not has_masked:
-        return value
-    return _without(value, hidden) if isinstance(value, dict) else MASKED
-
-
-def _without(value: Any, hidden: frozenset[str]) -> Any:
-    if isinstance(value, dict):
-        return {k: MASKED if str(k).lower() in hidden else _without(v, hidden) for k, v in value.items()}
-    return [_without(v, hidden) for v in value] if isinstance(value, list) else value
 
 
 def _changed(old: Any, new: Any) -> tuple[str, ...]:
