@@ -5,9 +5,10 @@ Java stack traces and Py4J errors never become part of a message; they go to the
 
 from __future__ import annotations
 
+import json
 import re
 
-from dbt_common.exceptions import DbtRuntimeError
+from dbt_common.exceptions import DbtRuntimeError, env_secrets
 
 
 class UpsertKafkaError(DbtRuntimeError):
@@ -123,3 +124,11 @@ def in_one_line(error: BaseException | None, otherwise: str) -> str:
             comma = "," if item != shown and text and not text.endswith(":") else ""
             text = f"{text}{comma} {item}".strip()
     return text or otherwise
+
+
+def without_secrets(text: str) -> str:
+    """The text without the values of DBT_ENV_SECRET_ variables, also where they are part of a JSON string."""
+    for secret in sorted(env_secrets(), key=len, reverse=True):
+        for form in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+            text = text.replace(form, "*****")
+    return text

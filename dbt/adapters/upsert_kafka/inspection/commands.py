@@ -10,7 +10,7 @@ import click
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from dbt.adapters.upsert_kafka.errors import StateError, UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import StateError, UpsertKafkaError, without_secrets
 from dbt.adapters.upsert_kafka.formats.decode import Decoder
 from dbt.adapters.upsert_kafka.inspection import show
 from dbt.adapters.upsert_kafka.inspection.project import Project, ProjectModel, load
@@ -45,7 +45,7 @@ def errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except UpsertKafkaError as error:
-        raise click.ClickException(str(error.msg).strip()) from error
+        raise click.ClickException(without_secrets(str(error.msg).strip())) from error
     except KafkaError as error:
         raise click.ClickException(f"Kafka answered with an error: {error}") from error
 

@@ -6,12 +6,14 @@ Exit codes of `plan`: 0 planned, 1 refused or failed; with --detailed-exitcode a
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dbt.adapters.upsert_kafka.errors import count_of
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError, count_of, without_secrets
 from dbt.adapters.upsert_kafka.inspection.commands import dbt_arguments, errors_in_one_line
 from dbt.adapters.upsert_kafka.plan import compute, document, files, run
 from dbt.adapters.upsert_kafka.plan.document import CHANGES, Invocation, ModelPlan, Plan
@@ -90,8 +92,9 @@ def plan(
 @click.command("apply")
 @click.argument("path", metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--state", metavar="…", help="As in dbt: --state, if the folder is another than that of the plan.")
+@click.option("--vars", "variables", metavar="…", help="The --vars of the plan, if they are not in plan.json.")
 @_flags(*PROJECT_FLAGS)
-def apply(path: Path, state: str | None, **flags: str | None) -> None:
+def apply(path: Path, state: str | None, variables: str | None, **flags: str | None) -> None:
     """Publish what a plan shows, and nothing else. PLAN is a plan.json.
 
     Target, variables and models are those of the plan. A model whose rows, options or topic have changed since is not published.
@@ -101,11 +104,28 @@ def apply(path: Path, state: str | None, **flags: str | None) -> None:
         compute.check_applicable(planned)
         left_out = [model for model in planned.models if model in planned.waiting or (model.reads and model.status == CHANGES)]
         if planned.applied:
-            project = run.load([*dbt_arguments(**flags), "--target", planned.target], planned.invocation)
+            invocation = with_vars(planned.invocation, variables)
+            project = run.load([*dbt_arguments(**flags), "--target", planned.target], invocation)
             compute.apply(run.with_state(project, state), planned)
         click.echo(f"Published {count_of(len(planned.applied), 'model')}: {count_of(planned.messages, 'message')}, as planned.")
         for model in left_out:
             click.echo(f"Not published: {_why_left_out(model)}")
+
+
+def with_vars(planned: Invocation, given: str | None) -> Invocation:
+    """The flags of a plan, with the variables that plan.json does not have.
+
+    Raises:
+        UpsertKafkaError: they are not given, or are given although the plan has its own.
+    """
+    if planned.needs_vars and given is None:
+        raise UpsertKafkaError(
+            "The --vars of this plan seem to have a secret, so plan.json does not have them. Nothing was written. "
+            "Give apply the same --vars."
+        )
+    if given is not None and not planned.needs_vars:
+        raise UpsertKafkaError("This plan is applied with its own --vars. Nothing was written. Leave out --vars.")
+    return replace(planned, vars=given) if planned.needs_vars else planned
 
 
 def _why_left_out(model: ModelPlan) -> str:
@@ -117,15 +137,20 @@ def _why_left_out(model: ModelPlan) -> str:
 
 
 def _print(planned: Plan, output: Path) -> None:
+    for line in _lines(planned, output):
+        click.echo(without_secrets(line))
+
+
+def _lines(planned: Plan, output: Path) -> Iterator[str]:
     for model in planned.models:
-        click.echo(f"{model.name}: {summary(model)}")
-        for reason in (*model.refusals, *([model.error] if model.error else [])):
-            click.echo(f"  {reason}")
+        yield f"{model.name}: {summary(model)}"
+        yield from (f"  {reason}" for reason in (*model.refusals, *([model.error] if model.error else [])))
     if not planned.models:
-        click.echo("No model of this adapter is selected.")
-    click.echo(f"Plan for target {planned.target}: {count_of(planned.messages, 'message')} to send. See {output / 'plan.html'}")
+        yield "No model of this adapter is selected."
+    yield f"Plan for target {planned.target}: {count_of(planned.messages, 'message')} to send. See {output / 'plan.html'}"
     if planned.applied and not planned.is_refused:
-        click.echo(f"To publish exactly this: upsert-kafka apply {output / 'plan.json'}")
+        variables = " with the same --vars" if files.without_secret_vars(planned).invocation.needs_vars else ""
+        yield f"To publish exactly this: upsert-kafka apply {output / 'plan.json'}{variables}"
 
 
 def summary(model: ModelPlan) -> str:

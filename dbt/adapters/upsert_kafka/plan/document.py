@@ -127,6 +127,8 @@ class Invocation:
     exclude: tuple[str, ...] = ()
     selector: str | None = None
     vars: str | None = None
+    needs_vars: bool = False
+    """Whether `vars` are left out, because they seem to have a secret."""
     full_refresh: bool = False
     defer: bool = False
     favor_state: bool = False

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka import kafka_properties
+from dbt.adapters.upsert_kafka.errors import without_secrets
 from dbt.adapters.upsert_kafka.formats.records import HEADERS, KEY, PARTITION, TIMESTAMP, VALUE, Records
 from dbt.adapters.upsert_kafka.formats.registered import HEADER_BYTES, RegisteredFormat
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
@@ -124,7 +125,7 @@ def before(cluster_id: str, topic: Topic | None, layout: Records, request: Reque
         of_topic(cluster_id, topic, request),
         options=shown_options(request),
         select=hashlib.sha256(request.sql.encode()).hexdigest(),
-        layout=f"{layout.key_layout()} {layout.value_layout()}",
+        layout=without_secrets(f"{layout.key_layout()} {layout.value_layout()}"),
         seed=seed,
     )
 
@@ -170,7 +171,7 @@ def shown_options(request: Request) -> dict[str, str]:
     found |= {"on_schema_change": request.on_schema_change, "on_configuration_change": request.on_configuration_change}
     found |= {"not_null": _text(request.not_null), "checks": _text([str(check) for check in request.checks])}
     found |= {"full_refresh": _text(request.full_refresh), "time_zone": request.time_zone, "owner": str(request.owner)}
-    return dict(sorted(found.items()))
+    return {name: without_secrets(text) for name, text in sorted(found.items())}
 
 
 def _text(value: Any) -> str:
