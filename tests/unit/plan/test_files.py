@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,13 +14,14 @@ import pytest
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.formats.exact_json import Number
 from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
-from dbt.adapters.upsert_kafka.plan import compute, document, files, html, markdown
+from dbt.adapters.upsert_kafka.plan import commands, compute, document, files, html, markdown
 from dbt.adapters.upsert_kafka.plan.document import Invocation, ModelPlan, Plan
 from dbt.adapters.upsert_kafka.publish.announce import Differences
 from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint, Messages
 from dbt.adapters.upsert_kafka.publish.preview import Preview, Sample
 
-HOSTILE = "<script>alert(1)</script>|`*[x](http://x)*`@all\n# heading"
+HOSTILE = "</details></code><script>alert(1)</script>|\\|``*[x](http://x)*` @all #1 www.x.org a@x.org\n# heading\u2028- \u202egnp"
+VISIBLE = HOSTILE.replace("\n", "\\n").replace("\u2028", "\\u2028").replace("\u202e", "\\u202e")
 FINGERPRINT = Fingerprint("c", "t", {"0": 3}, {}, {"unique_key": '["id"]'}, "s", "l", 7, Messages(3, 65, "3:1:2"))
 PREVIEW = Preview(
     model="users",
@@ -76,8 +79,8 @@ def test_model_that_is_not_planned_yet_is_shown_and_not_applied() -> None:
     assert (plan.applied, plan.waiting, plan.is_refused) == ([USERS], [later], False)
     assert json.loads(plan.to_json())["complete"] is False
     page = markdown.render(plan)
-    assert "A run would send 3 messages to 1 topic. Not planned: on&#95;top." in page
-    assert "- can't be planned yet" in page and "today's users" not in page
+    assert "A run would send 3 messages to 1 topic. Not planned: `on_top`." in page
+    assert "- `can't be planned yet`" in page and "today's users" not in page
     assert json.loads(PLAN.to_json())["complete"] is True
 
 
@@ -87,25 +90,81 @@ def test_numbers_keep_their_text() -> None:
     assert '"price": 1E+1' in plan.to_json() and "1E+1" in markdown.render(plan) and "1E+1" in html.render(plan)
 
 
-class _Tags(HTMLParser):
-    def __init__(self) -> None:
+class _Page(HTMLParser):
+    """The tags and links of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.tags: list[str] = []
         self.links: list[str] = []
+        self.text = ""
+        self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append(tag)
+        self.tags.append(tag)
         self.links += [value or "" for name, value in attrs if name in ("href", "src")]
 
+    def handle_data(self, data: str) -> None:
+        self.text += data
 
-def test_values_are_escaped() -> None:
-    plan = replace(PLAN, models=(replace(USERS, name=HOSTILE, topic=HOSTILE, notes=(HOSTILE,)), refused(HOSTILE)))
-    tags = _Tags()
-    tags.feed(html.render(plan))
-    assert "script" not in tags.found
-    assert all(link.startswith("#") for link in tags.links), "the page loads nothing"
-    rendered = markdown.render(plan)
-    assert "<script" not in rendered and "\n# heading" not in rendered and "](http" not in rendered and "@all" not in rendered
+
+def hostile() -> Plan:
+    """Hostile text wherever a plan has text of the data or of the project."""
+    sample = Sample("update", {"id": HOSTILE}, {HOSTILE: "a"}, {HOSTILE: HOSTILE}, (HOSTILE,))
+    model = replace(
+        USERS,
+        name=HOSTILE,
+        topic=HOSTILE,
+        owner=HOSTILE,
+        unique_id=HOSTILE,
+        creates={HOSTILE: HOSTILE},
+        notes=(HOSTILE,),
+        upstream=(HOSTILE,),
+        columns=Differences(*[(HOSTILE,)] * 5),
+        drift=(Drift(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE),),
+        samples=(sample, Sample("insert", HOSTILE, None, HOSTILE), Sample("delete", HOSTILE, HOSTILE, None)),
+    )
+    failed = ModelPlan("m", HOSTILE, "kafka", "failed", HOSTILE)
+    return Plan(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, Invocation(), (model, failed, replace(model, refusals=(HOSTILE,))))
+
+
+def test_page_escapes_everything() -> None:
+    page = _Page(html.render(hostile()))
+    usual = _Page(html.render(replace(PLAN, models=(USERS, refused()))))
+    assert set(page.tags) == set(usual.tags), "the data adds no tags"
+    assert all(link.startswith("#") for link in page.links), "the page loads nothing"
+    assert page.text.count(VISIBLE) > 30
+    assert not {"\u2028", "\u202e"} & set(page.text)
+
+
+def test_comment_has_data_in_code_spans_only() -> None:
+    rendered = markdown.render(hostile())
+    lines = rendered.split("\n")
+    assert lines[:-1] == rendered.splitlines(), "no other character ends a line"
+    without_code = []
+    for line in lines:
+        # Cells of a table are split at pipes without a backslash, then their backslashes are removed.
+        cells = re.split(r"(?<!\\)\|", line) if line.startswith("| ") else [line]
+        assert len(cells) in (1, 6, 11), line
+        texts = [cell.replace("\\|", "|") for cell in cells] if len(cells) > 1 else cells
+        without_code += [re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)|<summary>.*</summary>", "", one) for one in texts]
+        in_code = [found[1] for one in texts for found in re.findall(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", one)]
+        assert not in_code or any(VISIBLE in one or len(one) < 40 or "apply" in one for one in in_code), line
+    others = "\n".join(without_code)
+    for text in ("script", "@", "http", "www", "alert", "</code>", "#1", "\u2028", "\u202e", "gnp"):
+        assert text not in others, others
+    assert rendered.count("<details") == rendered.count("\n</details>") == 3
+    summaries = [line for line in lines if "<summary>" in line]
+    assert all(f"<code>{escape(VISIBLE)}</code>" in line for line in summaries)
+
+
+@pytest.mark.parametrize("limit", range(900, 8000, 700))
+def test_cut_comment_closes_what_it_opened(limit: int) -> None:
+    plan = hostile()
+    cut = markdown.cut(markdown.render(plan), limit)
+    assert len(cut.encode()) <= limit
+    assert cut.count("\n<details") == cut.count("\n</details>")
+    assert cut.endswith("see plan.html.\n")
 
 
 def test_page_shows_every_change() -> None:
@@ -140,7 +199,54 @@ def test_files_stay_small(tmp_path: Path) -> None:
     assert (tmp_path / "plan.md").read_text().endswith("see plan.html.\n")
 
 
-def test_secret_variables_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DBT_ENV_SECRET_TOKEN", "hunter-2")
-    files.write(replace(PLAN, models=(replace(USERS, notes=("the token is hunter-2",)),)), tmp_path)
-    assert not any("hunter-2" in path.read_text() for path in tmp_path.iterdir())
+@pytest.mark.parametrize("secret", ["hunter-2", "hunter_2*", "a&b<c", 'say "hi"', "back`tick|", "schlüssel"])
+def test_secrets_are_removed_before_texts_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str) -> None:
+    monkeypatch.setenv("DBT_ENV_SECRET_TOKEN", secret)
+    sample = Sample("insert", {secret: 4}, None, {"id": 4, "nested": [{"token": f"is {secret}"}]}, (secret,))
+    in_json = json.dumps({"token": secret})
+    model = replace(USERS, notes=(f"the token is {secret}",), refusals=(f"key {in_json}",), error=secret, samples=(sample,))
+    files.write(replace(PLAN, models=(model,), invocation=Invocation(vars=json.dumps({"a": secret}))), tmp_path)
+    written = [path.read_text() for path in tmp_path.iterdir()]
+    for known in (secret, json.dumps(secret)[1:-1], escape(secret), escape(secret, quote=False)):
+        assert not any(known in text for text in written)
+    assert all("*****" in unescape(text).replace("\\*", "*") for text in written)
+    plan = document.load(tmp_path / "plan.json")
+    assert (plan.invocation.vars, plan.invocation.needs_vars) == (None, True)
+    assert plan.models[0].fingerprint == FINGERPRINT
+
+
+@pytest.mark.parametrize(
+    ("given", "is_kept"),
+    [
+        (None, True),
+        ("{stage: 2, token_ttl: 3}", False),
+        ("{stage: 2}", True),
+        ("{db: [{password: x}]}", False),
+        ("{api_key: x}", False),
+    ],
+)
+def test_variables_that_seem_to_be_secret_are_not_stored(tmp_path: Path, given: str | None, is_kept: bool) -> None:
+    files.write(replace(PLAN, invocation=Invocation(vars=given)), tmp_path)
+    read = document.load(tmp_path / "plan.json").invocation
+    assert (read.vars, read.needs_vars) == ((given, False) if is_kept else (None, True))
+    if is_kept:
+        assert commands.with_vars(read, None) == read
+        with pytest.raises(UpsertKafkaError, match="applied with its own --vars"):
+            commands.with_vars(read, "{other: 1}")
+    else:
+        assert commands.with_vars(read, given).vars == given
+        with pytest.raises(UpsertKafkaError, match="Give apply the same --vars"):
+            commands.with_vars(read, None)
+
+
+def test_secrets_are_not_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("DBT_ENV_SECRET_TOKEN", "hunter_2")
+    commands._print(replace(PLAN, models=(refused("key hunter_2"),)), tmp_path)
+    printed = capsys.readouterr().out
+    assert "hunter_2" not in printed and "key *****" in printed
+
+
+def test_half_of_a_surrogate_pair_is_written(tmp_path: Path) -> None:
+    sample = Sample("insert", {"id": 4}, None, {"name": "\ud800"})
+    files.write(replace(PLAN, models=(replace(USERS, samples=(sample,)),)), tmp_path)
+    assert document.load(tmp_path / "plan.json").models[0].samples == (sample,)

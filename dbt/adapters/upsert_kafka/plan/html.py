@@ -1,6 +1,6 @@
 """plan.html: the plan as one static page without scripts and without network access, in light and dark colours.
 
-Everything from the data is escaped, and the page's policy forbids to load anything.
+Everything from the data is escaped, also characters that can't be seen, and the page's policy forbids to load anything.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def render(plan: Plan) -> str:
 
 
 def _page(plan: Plan) -> Iterator[str]:
-    title = escape(text.title(plan))
+    title = _escaped(text.title(plan))
     yield "<!doctype html>\n"
     yield '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_escaped(POLICY)}">'
     yield f"<title>{title}</title><style>{STYLE}</style></head>\n<body><main>\n"
-    yield f'<h1>{title}</h1>\n<p class="headline">{escape(text.headline(plan))}</p>\n'
+    yield f'<h1>{title}</h1>\n<p class="headline">{_escaped(text.headline(plan))}</p>\n'
     yield (
-        f'<p class="soft">Made at {escape(plan.created_at)}, environment {escape(plan.environment)}, '
-        f"dbt-upsert-kafka {escape(plan.adapter_version)}</p>\n"
+        f'<p class="soft">Made at {_escaped(plan.created_at)}, environment {_escaped(plan.environment)}, '
+        f"dbt-upsert-kafka {_escaped(plan.adapter_version)}</p>\n"
     )
     if len(plan.models) > 1:
         yield from _overview(plan)
@@ -99,26 +99,26 @@ def _overview(plan: Plan) -> Iterator[str]:
             model.messages,
         ]
         cells = [*(text.number(number) for number in numbers), text.size(model.bytes)] if counts else [""] * len(names)
-        yield f'<tr><td data-name="model"><a href="#{escape(model.unique_id)}"><code>{escape(model.name)}</code></a></td>'
+        yield f'<tr><td data-name="model"><a href="#{_escaped(model.unique_id)}"><code>{_escaped(model.name)}</code></a></td>'
         yield f'<td data-name="status">{model.status}</td>'
         yield "".join(f'<td data-name="{name}">{cell}</td>' for name, cell in zip(names, cells, strict=True)) + "</tr>\n"
     yield "</tbody></table></article>\n"
 
 
 def _model(model: ModelPlan) -> Iterator[str]:
-    yield f'<article id="{escape(model.unique_id)}" class="{model.status.split()[0]}"><header><h2>{escape(model.name)}</h2>'
-    yield f'<span class="status">{model.status}</span><span class="soft">{escape(model.materialization)}</span></header>\n'
+    yield f'<article id="{_escaped(model.unique_id)}" class="{model.status.split()[0]}"><header><h2>{_escaped(model.name)}</h2>'
+    yield f'<span class="status">{model.status}</span><span class="soft">{_escaped(model.materialization)}</span></header>\n'
     if model.topic:
-        yield f"<p>Topic <code>{escape(model.topic)}</code>"
-        yield f", owner {escape(model.owner)}</p>\n" if model.owner else "</p>\n"
+        yield f"<p>Topic <code>{_escaped(model.topic)}</code>"
+        yield f", owner {_escaped(model.owner)}</p>\n" if model.owner else "</p>\n"
     for reason in model.refusals:
-        yield f'<p class="refusal"><b>Refused:</b> {escape(reason)}</p>\n'
+        yield f'<p class="refusal"><b>Refused:</b> {_escaped(reason)}</p>\n'
     for mark in text.marks(model):
-        yield f'<p class="note">{escape(mark)}</p>\n'
+        yield f'<p class="note">{_escaped(mark)}</p>\n'
     if model.counts:
         yield '<ul class="counts">'
         for word, number in text.counts(model):
-            yield f"<li><b>{text.number(number)}</b>{escape(word)}</li>"
+            yield f"<li><b>{text.number(number)}</b>{_escaped(word)}</li>"
         yield f"<li><b>{text.number(model.messages)}</b>messages</li><li><b>{text.size(model.bytes)}</b>to send</li></ul>\n"
     yield from _topic_changes(model)
     if model.samples:
@@ -130,32 +130,32 @@ def _model(model: ModelPlan) -> Iterator[str]:
 
 def _topic_changes(model: ModelPlan) -> Iterator[str]:
     if model.creates is not None and model.topic:
-        settings = ", ".join(f"{name}={value}" for name, value in model.creates.items())
-        yield f"<h3>New topic</h3><p>A run creates the topic{f' with <code>{escape(settings)}</code>' if settings else ''}.</p>\n"
+        settings = _escaped(", ".join(f"{name}={value}" for name, value in model.creates.items()))
+        yield f"<h3>New topic</h3><p>A run creates the topic{f' with <code>{settings}</code>' if settings else ''}.</p>\n"
     changes = list(text.column_changes(model))
     if changes:
         yield '<h3>Changes for consumers</h3><ul class="plain">'
         yield "".join(
-            f"<li><b>{heading}:</b> <code>{escape(found)}</code> – {meaning}</li>" for heading, found, meaning in changes
+            f"<li><b>{heading}:</b> <code>{_escaped(found)}</code> – {meaning}</li>" for heading, found, meaning in changes
         )
         yield "</ul>\n"
     if model.notes:
-        yield "<h3>Notes</h3>" + "".join(f'<p class="note">{escape(note)}</p>' for note in model.notes) + "\n"
+        yield "<h3>Notes</h3>" + "".join(f'<p class="note">{_escaped(note)}</p>' for note in model.notes) + "\n"
     if model.drift:
         yield '<h3>Topic settings</h3><ul class="plain">'
         for change in model.drift:
-            yield f"<li><code>{escape(change.setting)}</code> is <code>{escape(change.now)}</code>, the model asks for "
-            yield f"<code>{escape(change.wanted)}</code>; this {escape(text.drift(model, change))}</li>"
+            yield f"<li><code>{_escaped(change.setting)}</code> is <code>{_escaped(change.now)}</code>, the model asks for "
+            yield f"<code>{_escaped(change.wanted)}</code>; this {_escaped(text.drift(model, change))}</li>"
         yield "</ul>\n"
 
 
 def _sample(sample: Sample) -> Iterator[str]:
     yield f'<section class="sample {sample.kind}"><div><span class="kind">{KINDS[sample.kind]}</span> '
-    yield f"key <code>{escape(text.key(sample))}</code></div><table>"
+    yield f"key <code>{_escaped(text.key(sample))}</code></div><table>"
     yield "<thead><tr><th></th><th>old</th><th>new</th></tr></thead><tbody>"
     for place, (name, old, new, differs) in enumerate(text.fields(sample)):
         after = new if sample.kind != "delete" else "" if place else text.DELETED
-        yield f'<tr class="differs"><td>{escape(name)}</td>' if differs else f"<tr><td>{escape(name)}</td>"
+        yield f'<tr class="differs"><td>{_escaped(name)}</td>' if differs else f"<tr><td>{_escaped(name)}</td>"
         yield _cell("was", "old", old) + _cell("is", "new", after) + "</tr>"
     yield "</tbody></table></section>\n"
 
@@ -163,4 +163,8 @@ def _sample(sample: Sample) -> Iterator[str]:
 def _cell(kind: str, name: str, value: str) -> str:
     if not value:
         return f'<td class="none {kind}"></td>'
-    return f'<td class="{kind}" data-name="{name}"><code>{escape(value)}</code></td>'
+    return f'<td class="{kind}" data-name="{name}"><code>{_escaped(value)}</code></td>'
+
+
+def _escaped(value: str) -> str:
+    return escape(text.visible(value))

@@ -1,11 +1,13 @@
 """plan.md: the plan as GitHub's Markdown, for the comment of a pull request.
 
-Texts of the data are escaped: a value can't become a link, a heading or a mention.
+Everything from the data or the project is in code spans. There GitHub makes no links of addresses, @names and #numbers, which
+it does even if a character of them is written as an entity.
 """
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator
 
 from dbt.adapters.upsert_kafka.plan import text
@@ -24,19 +26,23 @@ def cut(rendered: str, limit: int) -> str:
     """The first lines, if the file is too large for a comment."""
     if len(rendered.encode()) <= limit:
         return rendered
-    lines, length = [], 0
-    for line in rendered.splitlines():
+    lines: list[str] = []
+    length, is_open = 0, False
+    for line in rendered.split("\n"):
         length += len(line.encode()) + 1
         if length > limit - 200:
             break
         lines.append(line)
-    return "\n".join([*lines, "", "The rest does not fit into a comment: see plan.html.", ""])
+        is_open = line.startswith("<details") or (is_open and line != "</details>")
+    return "\n".join(
+        [*lines, *(["", "</details>"] if is_open else []), "", "The rest does not fit into a comment: see plan.html.", ""]
+    )
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    yield f"## {_plain(text.title(plan))}"
+    yield f"## {text.title(plan, _code)}"
     yield ""
-    yield _plain(text.headline(plan))
+    yield text.headline(plan, _code)
     if not plan.models:
         return
     yield ""
@@ -48,7 +54,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _details(model)
     yield ""
     made = f"{plan.created_at}, environment {plan.environment}, dbt-upsert-kafka {plan.adapter_version}"
-    yield f"<sub>{_plain(made)}</sub>"
+    yield f"<sub>{_code(made)}</sub>"
 
 
 def _row(model: ModelPlan) -> str:
@@ -61,7 +67,7 @@ def _row(model: ModelPlan) -> str:
         model.messages,
     )
     of_counts = [*map(text.number, numbers), text.size(model.bytes)] if counts else [""] * 6
-    cells = [f"{ICONS[model.status]} {model.status}", _code(model.name), _code(model.topic) if model.topic else "", *of_counts]
+    cells = [f"{ICONS[model.status]} {model.status}", _cell(model.name), _cell(model.topic) if model.topic else "", *of_counts]
     return f"| {' | '.join(cells)} |"
 
 
@@ -70,8 +76,9 @@ def _details(model: ModelPlan) -> Iterator[str]:
     if not lines:
         return
     is_open = " open" if model.refusals or model.error else ""
+    name = html.escape(text.visible(model.name))
     yield ""
-    yield f"<details{is_open}><summary>{ICONS[model.status]} <b>{_plain(model.name)}</b>: {model.status}</summary>"
+    yield f"<details{is_open}><summary>{ICONS[model.status]} <code>{name}</code>: {model.status}</summary>"
     yield ""
     yield from lines
     yield ""
@@ -80,19 +87,19 @@ def _details(model: ModelPlan) -> Iterator[str]:
 
 def _content(model: ModelPlan) -> Iterator[str]:
     for reason in model.refusals:
-        yield f"- **Refused:** {_plain(reason)}"
+        yield f"- **Refused:** {_code(reason)}"
     for mark in text.marks(model):
-        yield f"- {_plain(mark)}"
+        yield f"- {_code(mark)}"
     if model.creates is not None and model.topic:
         settings = ", ".join(f"{name}={value}" for name, value in model.creates.items())
         yield f"- Creates topic {_code(model.topic)}{f' with {_code(settings)}' if settings else ''}"
     for heading, columns, meaning in text.column_changes(model):
-        yield f"- **{heading}:** {_plain(columns)} ({meaning})"
+        yield f"- **{heading}:** {_code(columns)} ({meaning})"
     for note in model.notes:
-        yield f"- {_plain(note)}"
+        yield f"- {_code(note)}"
     for change in model.drift:
         differs = f"is {_code(change.now)}, the model asks for {_code(change.wanted)}"
-        yield f"- Topic setting {_code(change.setting)} {differs}; this {_plain(text.drift(model, change))}"
+        yield f"- Topic setting {_code(change.setting)} {differs}; this {_code(text.drift(model, change))}"
     if model.samples:
         yield ""
         yield "| | key | old | new |"
@@ -108,19 +115,22 @@ def _sample(sample: Sample) -> str:
     new = "<br>".join(_field(name, now, differs) for name, _, now, differs in shown if now)
     if sample.kind == "delete":
         new = text.DELETED
-    return f"| {KINDS[sample.kind]} | {_code(text.key(sample))} | {old} | {new} |"
+    return f"| {KINDS[sample.kind]} | {_cell(text.key(sample))} | {old} | {new} |"
 
 
 def _field(name: str, value: str, differs: bool) -> str:
-    shown = f"{_plain(name)}: {_code(value)}" if name else _code(value)
+    shown = _cell(f"{name}: {value}" if name else value)
     return f"<b>{shown}</b>" if differs else shown
 
 
+def _cell(value: str) -> str:
+    """A code span in a table, whose columns are split before anything else."""
+    return _code(value).replace("|", "\\|")
+
+
 def _code(value: str) -> str:
-    return f"<code>{_plain(value)}</code>"
-
-
-def _plain(value: str) -> str:
-    """Text without Markdown and HTML."""
-    escaped = html.escape(value, quote=False).replace("\r", " ").replace("\n", " ")
-    return "".join(f"&#{ord(c)};" if c in "|`*_[]~\\#@!" else c for c in escaped)
+    """A code span."""
+    shown = text.visible(value)
+    fence = "`" * (max((len(found) for found in re.findall("`+", shown)), default=0) + 1)
+    pad = " " if not shown or shown[0] in "` " or shown[-1] in "` " else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Iterator
 
 from dbt.adapters.upsert_kafka.errors import count_of
 from dbt.adapters.upsert_kafka.formats.decode import as_json
@@ -35,15 +36,34 @@ ON_DRIFT = {
 DELETED = "(deleted)"
 
 
-def title(plan: Plan) -> str:
-    return f"Plan for {plan.project}, target {plan.target}"
+def visible(value: str) -> str:
+    r"""The text in one line, with escapes for characters that can't be seen or that change the order of others.
+
+    >>> print(visible("a\nb\u202e\u2028c\u200b"))
+    a\nb\u202e\u2028c\u200b
+    """
+    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return "".join(c.encode("unicode_escape").decode() if unicodedata.category(c) in hidden else c for c in value)
 
 
-def headline(plan: Plan) -> str:
-    """What the whole plan does, in a sentence."""
-    refused = [model.name for model in plan.models if model.refusals or model.status == "failed"]
+def title(plan: Plan, quoted: Callable[[str], str] = str) -> str:
+    """The heading.
+
+    Args:
+        quoted: marks a name.
+    """
+    return f"Plan for {quoted(plan.project)}, target {quoted(plan.target)}"
+
+
+def headline(plan: Plan, quoted: Callable[[str], str] = str) -> str:
+    """What the whole plan does, in a sentence.
+
+    Args:
+        quoted: marks a name.
+    """
+    refused = [quoted(model.name) for model in plan.models if model.refusals or model.status == "failed"]
     sent = f"{count_of(plan.messages, 'message')} to {count_of(len(plan.applied), 'topic')}"
-    open_models = [model.name for model in plan.models if model.status == NOT_PLANNED]
+    open_models = [quoted(model.name) for model in plan.models if model.status == NOT_PLANNED]
     later = f" Not planned: {', '.join(open_models)}." if open_models else ""
     if refused:
         return f"Refused: {', '.join(refused)}. Without them, a run would send {sent}.{later}"
