@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -56,11 +56,38 @@ def test_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert (written["version"], written["summary"]["refused"], written["summary"]["messages"]) == (1, 1, 3)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 2}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 2}', "[" * 100_000])
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text)
     with pytest.raises(UpsertKafkaError, match=r"is not a|is a plan of version 2"):
+        document.load(path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"models": ["x"]},
+        {"models": [None]},
+        {"models": 3},
+        {"models": [{**asdict(USERS), "messages": "3"}]},
+        {"models": [{**asdict(USERS), "status": "approved"}]},
+        {"models": [{**asdict(USERS), "reads": []}]},
+        {"models": [{**asdict(USERS), "fingerprint": "x"}]},
+        {"models": [{**asdict(USERS), "fingerprint": {"end": {"0": "3"}}}]},
+        {"models": [{**asdict(USERS), "fingerprint": {"messages": []}}]},
+        {"models": [{**asdict(USERS), "samples": [{"kind": 1}]}]},
+        {"models": [{**asdict(USERS), "drift": ["x"]}]},
+        {"models": [{**asdict(USERS), "columns": {"other": []}}]},
+        {"invocation": []},
+        {"invocation": {"select": [1], "exclude": []}},
+        {"target": ["--full-refresh"]},
+    ],
+)
+def test_plan_with_wrong_types_is_refused(tmp_path: Path, changed: dict[str, object]) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(json.loads(PLAN.to_json()) | changed))
+    with pytest.raises(UpsertKafkaError, match=r"plan\.json' is not a complete plan \(.*\)\. Run upsert-kafka plan again\.$"):
         document.load(path)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from types import NoneType, UnionType
+from typing import Any, Self, get_args, get_origin, get_type_hints
 
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.formats import exact_json
@@ -202,7 +203,7 @@ def load(path: Path) -> Plan:
     try:
         values = json.loads(path.read_text())
         version = values["version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UpsertKafkaError(f"'{path}' is not a plan: {error}. Name the plan.json that upsert-kafka plan wrote.") from error
     if version != VERSION:
         raise UpsertKafkaError(
@@ -210,9 +211,38 @@ def load(path: Path) -> Plan:
             "Run upsert-kafka plan again."
         )
     try:
-        return Plan.from_json(path.read_text())
-    except (KeyError, TypeError, ValueError) as error:
+        return checked(Plan.from_json(path.read_text()))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UpsertKafkaError(f"'{path}' is not a complete plan ({error!r}). Run upsert-kafka plan again.") from error
+
+
+def checked(value: Any) -> Any:
+    """A plan or a part of it, whose fields have the types that they are declared with.
+
+    Raises:
+        TypeError: names the field.
+    """
+    for name, hint in get_type_hints(type(value)).items():
+        if not _is(getattr(value, name), hint):
+            raise TypeError(f"{name} is not as plan.json has it")
+    if isinstance(value, ModelPlan) and value.status not in STATUSES:
+        raise ValueError(f"status {value.status!r} is unknown")
+    return value
+
+
+def _is(value: Any, hint: Any) -> bool:
+    kind, of = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if kind is UnionType:
+        return any(_is(value, one) for one in of)
+    if kind is Mapping:
+        return isinstance(value, Mapping) and all(_is(k, of[0]) and _is(v, of[1]) for k, v in value.items())
+    if kind is tuple:
+        return isinstance(value, tuple) and all(_is(one, of[0]) for one in value)
+    if is_dataclass(hint):
+        return isinstance(value, hint) and checked(value) is value  # type: ignore[arg-type]
+    return value is None if hint is NoneType else type(value) is hint
 
 
 def _first(samples: Iterable[Sample], number: int) -> tuple[Sample, ...]:
