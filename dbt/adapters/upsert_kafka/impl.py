@@ -172,6 +172,7 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
                 mode="check" if dbt_internals.is_partial_run(self.config) else "preview" if dry_run else "publish",
                 sql=sql,
                 on_configuration_change=configuration.chosen(model),
+                readers=self._principals(model),
             )
             request = current.adjusted(model["unique_id"], request)
             if parsed.streams and request.mode != "check":
@@ -335,7 +336,7 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
             with self._kafka(model_options(model)).admin() as admin:
                 acls.apply(admin, topic, principals)
 
-    def _principals(self, model: Mapping[str, Any]) -> list[str] | None:
+    def _principals(self, model: Mapping[str, Any]) -> tuple[str, ...] | None:
         """Who may read the model's topic; None if the model has no `grants`, or if this run writes nothing."""
         principals = acls.check(model["name"], model["config"].get("grants") or {})
         return None if dbt_internals.is_partial_run(self.config) else principals

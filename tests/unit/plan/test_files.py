@@ -49,7 +49,7 @@ def refused(reason: str = "3 keys would be deleted") -> ModelPlan:
 
 
 def test_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
-    plan = replace(PLAN, models=(USERS, refused()))
+    plan = replace(PLAN, models=(replace(USERS, readers=("User:ann",)), refused()))
     files.write(plan, tmp_path)
     assert document.load(tmp_path / "plan.json") == plan
     written = json.loads((tmp_path / "plan.json").read_text())
@@ -195,7 +195,7 @@ def test_cut_comment_closes_what_it_opened(limit: int) -> None:
 
 
 def test_page_shows_every_change() -> None:
-    page = html.render(replace(PLAN, models=(USERS, refused())))
+    page = html.render(replace(PLAN, models=(replace(USERS, readers=("User:ann", "User:bob")), refused())))
     for expected in (
         "Refused: orders. Without them, a run would send 3 messages to 1 topic.",
         '<p class="refusal"><b>Refused:</b> 3 keys would be deleted</p>',
@@ -206,6 +206,7 @@ def test_page_shows_every_change() -> None:
         "<b>Columns of another type:</b> <code>age (int to bigint)</code>",
         "is changed by a run (on_configuration_change=&#x27;apply&#x27;): keys stay",
         "is refused, because records would go",
+        "A run gives READ on the topic to User:ann, User:bob, and revokes it from all others",
     ):
         assert expected in page
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint, Messages
+from dbt.adapters.upsert_kafka import options
+from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
+from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint, Messages, shown_options
+from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.state.record import Owner, Run
 
 PLANNED = Fingerprint(
     "c1", "t1", {"0": 3, "1": 5}, {"cleanup.policy": "compact"}, {"format": "json"}, "s", "l", 7, Messages(3, 9, "d")
@@ -34,6 +41,45 @@ PLANNED = Fingerprint(
 )
 def test_differences(changed: dict[str, Any], expected: list[str]) -> None:
     assert PLANNED.differences(replace(PLANNED, **changed)) == expected
+
+
+def request(folder: Path, **changed: Any) -> Request:
+    parsed = options.parse(
+        "upsert_kafka",
+        "users",
+        {"materialized": "upsert_kafka", "unique_key": "id", "sink_partitioner": "placed.by_name", "headers": {"a": "'s3cret'"}},
+    )
+    of_model = Request(
+        model="users",
+        options=parsed,
+        topic="shop.users",
+        topic_settings=TopicSettings(),
+        kafka=KafkaSettings("a:1", {}),
+        relation=UpsertKafkaRelation.create(schema="shop", identifier="users"),
+        owner=Owner("shop", "dev", "shop", "users"),
+        run=Run("r", "test", ""),
+        folder=folder,
+    )
+    return replace(of_model, **changed)
+
+
+def test_placement_topic_and_grants_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DBT_ENV_SECRET_HEADER", "s3cret")
+    (tmp_path / "placed.py").write_text("def by_name(key, value, partitions): return 0\n")
+    planned = shown_options(request(tmp_path))
+    assert shown_options(request(tmp_path)) == planned
+    assert "s3cret" not in repr(planned)
+
+    def changed(**of_request: Any) -> list[str]:
+        now = shown_options(request(tmp_path, **of_request))
+        return sorted(name for name in {*planned, *now} if planned.get(name) != now.get(name))
+
+    assert changed(topic="shop.customers") == ["topic name"]
+    assert changed(readers=("User:ann",)) == ["grants"]
+    assert changed(kafka=KafkaSettings("a:1", {"partitioner.class": "org.example.Other"})) == ["partitioner"]
+    assert changed(kafka=KafkaSettings("a:1", {"ssl.key.password": "x"})) == []
+    (tmp_path / "placed.py").write_text("def by_name(key, value, partitions): return partitions - 1\n")
+    assert changed() == ["partitioner"]
 
 
 def test_topic_that_was_created_since() -> None:

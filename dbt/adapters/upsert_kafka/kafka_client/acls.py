@@ -16,7 +16,7 @@ from dbt.adapters.upsert_kafka.errors import OptionsError, UpsertKafkaError
 SELECT = "select"
 
 
-def check(model: str, grants: Mapping[str, Sequence[str] | str]) -> list[str] | None:
+def check(model: str, grants: Mapping[str, Sequence[str] | str]) -> tuple[str, ...] | None:
     """The principals to which the model grants `select`; None if it has no grants."""
     others = sorted(name for name in grants if name.lower() != SELECT)
     if others:
@@ -24,7 +24,7 @@ def check(model: str, grants: Mapping[str, Sequence[str] | str]) -> list[str] | 
     if not grants:
         return None
     [names] = grants.values()
-    return [_principal(name) for name in ([names] if isinstance(names, str) else names)]
+    return tuple(_principal(name) for name in ([names] if isinstance(names, str) else names))
 
 
 def warnings(admin: KafkaAdminClient, topic: str) -> list[str]:

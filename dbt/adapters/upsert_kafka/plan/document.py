@@ -52,6 +52,8 @@ class ModelPlan:
     columns: Differences = field(default_factory=Differences)
     drift: tuple[Drift, ...] = ()
     on_configuration_change: str = "warn"
+    readers: tuple[str, ...] | None = None
+    """The principals that a run gives READ on the topic; None if it changes no ACLs."""
     reads: Mapping[str, Any] | None = None
     """Of a source: the offsets that a run would read, and how many."""
     upstream: tuple[str, ...] = ()
@@ -85,6 +87,7 @@ class ModelPlan:
             columns=found.columns,
             drift=found.drift,
             on_configuration_change=found.on_drift,
+            readers=found.readers,
             samples=found.samples,
             fingerprint=found.fingerprint,
         )
@@ -111,6 +114,8 @@ class ModelPlan:
         known = {name: value for name, value in values.items() if name in {f.name for f in fields(cls)}}
         for name in ("refusals", "notes", "upstream"):
             known[name] = tuple(known.get(name) or ())
+        if known.get("readers") is not None:
+            known["readers"] = tuple(known["readers"])
         known["columns"] = Differences(**{name: tuple(texts) for name, texts in (known.get("columns") or {}).items()})
         known["drift"] = tuple(Drift(**drift) for drift in known.get("drift") or ())
         known["samples"] = tuple(

@@ -9,7 +9,7 @@ from dbt.adapters.upsert_kafka.errors import count_of
 from dbt.adapters.upsert_kafka.formats.decode import as_json
 from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
 from dbt.adapters.upsert_kafka.plan.document import CHANGES, KINDS, NOT_PLANNED, ModelPlan, Plan
-from dbt.adapters.upsert_kafka.publish.preview import Sample, shown
+from dbt.adapters.upsert_kafka.publish.preview import Sample, granted, shown
 
 OTHER_COUNTS = {
     "unchanged": "unchanged",
@@ -104,6 +104,8 @@ def marks(model: ModelPlan) -> Iterator[str]:
     if model.upstream and model.status != NOT_PLANNED:
         later = " `apply` leaves this model out; plan again after it." if model.waits else ""
         yield f"This is planned with today's {', '.join(model.upstream)}, which this plan changes too.{later}"
+    if model.readers is not None:
+        yield granted(model.readers)
     if model.reads is not None:
         yield f"A run would read {count_of(model.reads['offsets'], 'offset')}. `apply` does not run sources."
 

@@ -22,8 +22,11 @@ from dbt.adapters.upsert_kafka.formats.registered import HEADER_BYTES, Registere
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.sinks import partitioners
 
 SEQUENCE = "seq"
+OF_PRODUCER = ("partitioner.", "interceptor.classes")
+"""Properties of Java's producer that decide about partitions and messages."""
 
 
 @dataclass(frozen=True)
@@ -170,8 +173,18 @@ def shown_options(request: Request) -> dict[str, str]:
     found |= {f"topic {name}": _text(value) for name, value in asdict(settings).items() if value not in (None, {}, "")}
     found |= {"on_schema_change": request.on_schema_change, "on_configuration_change": request.on_configuration_change}
     found |= {"not_null": _text(request.not_null), "checks": _text([str(check) for check in request.checks])}
+    found |= {"topic name": request.topic, "partitioner": _partitioner(request)}
+    found |= {} if request.readers is None else {"grants": _text(sorted(request.readers))}
     found |= {"full_refresh": _text(request.full_refresh), "time_zone": request.time_zone, "owner": str(request.owner)}
     return {name: without_secrets(text) for name, text in sorted(found.items())}
+
+
+def _partitioner(request: Request) -> str:
+    """Where new keys go: the model's partitioner with a hash of its code, and the classes of Java's producer."""
+    parsed = request.options
+    chosen = partitioners.load(parsed.sink_partitioner, parsed.sink_partitioner_class, request.folder)
+    of_java = {name: value for name, value in request.kafka.properties.items() if name.startswith(OF_PRODUCER)}
+    return _text([chosen.kind, chosen.name, partitioners.code_hash(chosen), of_java])
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,7 @@ are written to files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,8 @@ class Preview:
     """How the messages differ from those of the last run."""
     drift: tuple[Drift, ...] = ()
     on_drift: str = "warn"
+    readers: tuple[str, ...] | None = None
+    """The principals that a run gives READ on the topic, and to no other; None if it changes no ACLs."""
     samples: tuple[Sample, ...] = ()
 
     @property
@@ -101,6 +103,8 @@ def lines(preview: Preview) -> Iterator[str]:
         yield f"would create topic '{preview.topic}'" + (f" with {_listed(preview.creates)}" if preview.creates else "")
     yield from preview.notes
     yield from (f"would change the topic's {change.setting} from {change.now} to {change.wanted}" for change in preview.alters)
+    if preview.readers is not None:
+        yield granted(preview.readers)
     for kind, number in preview.counts.items():
         noun = "event" if kind == "append" else "key"
         some = [sample for sample in preview.samples if sample.kind == kind]
@@ -117,6 +121,13 @@ VERBS = ("insert", "update", "delete", "republish", "append")
 def shown(value: Any) -> str:
     """A decoded key or value in one line."""
     return value if isinstance(value, str) else exact_json.dumps(value, as_json, compact=True)
+
+
+def granted(readers: Sequence[str]) -> str:
+    """What a run does with the ACLs of the topic."""
+    if not readers:
+        return "A run revokes READ on the topic from all that have it by an ACL of the topic (grants)."
+    return f"A run gives READ on the topic to {', '.join(readers)}, and revokes it from all others (grants)."
 
 
 def _old(sample: Sample) -> str:

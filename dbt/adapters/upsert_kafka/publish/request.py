@@ -70,6 +70,8 @@ class Request:
     """The compiled SELECT, or the code of a Python model."""
     on_configuration_change: str = "warn"
     """What to do if the topic's settings are not those of the model, see `configuration`."""
+    readers: tuple[str, ...] | None = None
+    """The principals that the model's `grants` give READ on the topic; None without grants."""
     samples: int = EXAMPLES
     """How many changes of each kind a preview shows."""
     report: Callable[[Preview], None] = preview.log
@@ -163,6 +165,7 @@ def preview_of(request: Request, topic: Topic | None, state: Fingerprint) -> Pre
         fingerprint=state,
         creates=None if topic is not None else _creation(request.topic_settings),
         on_drift=request.on_configuration_change,
+        readers=request.readers,
     )
 
 

@@ -5,7 +5,9 @@ Partitions are known, and checked, before anything is written. Kafka's default p
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import inspect
 import operator
 import re
 import sys
@@ -88,6 +90,20 @@ def load(kind: str | None, name: str | None, folder: Path | None = None) -> Part
         )
     cloudpickle.register_pickle_by_value(module)
     return Partitioner(CUSTOM, name, function)
+
+
+def code_hash(partitioner: Partitioner) -> str | None:
+    """A hash of the module with the custom function, whose helpers are usually there too; None without a function.
+
+    Without source code only the name is known.
+    """
+    if partitioner.function is None:
+        return None
+    try:
+        source = inspect.getsource(inspect.getmodule(partitioner.function) or partitioner.function)
+    except (OSError, TypeError):  # a module in C, or an object without a module
+        source = repr(partitioner.name)
+    return hashlib.sha256(source.encode()).hexdigest()
 
 
 def place(records: DataFrame, partitioner: Partitioner, partitions: int) -> DataFrame:
