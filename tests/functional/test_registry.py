@@ -13,6 +13,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.errors import OptionsError, SchemaRegistryError
+from dbt.adapters.upsert_kafka.publish.preview import Preview
 from tests.counts import counts
 from tests.dbt_project import Project
 from tests.tables import Table
@@ -265,6 +266,11 @@ def test_evolved_columns_are_published_or_refused_with_topic_and_subject_untouch
             assert f"subject '{model.topic}-value' refuses the schema of these columns as incompatible" in error.msg
             assert "\n" not in error.msg and "Exception" not in error.msg
             assert model.end() == before and model.versions() == model.versions(f"{model.topic}-key") == [1]
+            previews: list[Preview] = []
+            model.publish(select, mode="preview", report=previews.append)
+            assert previews[0].refusals == (error.msg.replace(" Nothing was written.", ""),), "with the counts all the same"
+            assert previews[0].counts["update"] == previews[0].messages == 1
+            assert model.versions() == [1]
             outcomes[change] = "refused"
         else:
             assert model.versions() == [1, 2]

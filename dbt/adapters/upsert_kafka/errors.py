@@ -95,6 +95,10 @@ class SchemaRegistryError(UpsertKafkaError):
     """The schema registry refused or did not answer."""
 
 
+class IncompatibleSchemaError(SchemaRegistryError):
+    """The schema registry does not accept the schema of a model's columns."""
+
+
 class StateError(UpsertKafkaError):
     """The state topic or a record in it can't be used; nothing was published."""
 

@@ -31,7 +31,7 @@ MASKED = "(masked)"
 
 # Options that don't change the encoded bytes: older schemas that can be decoded, the registry, the handling of errors.
 _NOT_IN_THE_BYTES = {
-    *("schemas", "ignore_parse_errors", "docs", "schema_docs", "auto_register", "use_latest_version"),
+    *("schemas", "refusal", "ignore_parse_errors", "docs", "schema_docs", "auto_register", "use_latest_version"),
     *("subject_name_strategy", "compatibility", *schema_registry.SETTINGS),
 }
 _JOINED, _DECODED, _AGAIN = "__upsert_kafka_joined", "__upsert_kafka_decoded", "__upsert_kafka_again"
@@ -66,6 +66,11 @@ class Records:
         value = self.value_format.prepare(self.value, registry, writes)
         key = self.key_format.prepare(self.key, registry, writes) if self.key.fields else self.key
         return replace(self, key=key, value=value)
+
+    @property
+    def schema_refusal(self) -> str:
+        """Why the schema registry would refuse the schemas; empty if it accepts them. Known after `prepared` without writing."""
+        return str(self.value.options.get("refusal") or self.key.options.get("refusal") or "")
 
     def prepared_to_read(self, registry: Mapping[str, Any]) -> Records:
         """The same for messages of other writers. Called before `decode`."""

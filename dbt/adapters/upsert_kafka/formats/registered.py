@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
+from dbt.adapters.upsert_kafka.errors import IncompatibleSchemaError, SchemaRegistryError
 from dbt.adapters.upsert_kafka.formats import ParsedFormat, Role, Side
 from dbt.adapters.upsert_kafka.kafka_client.schema_registry import Reference, RegistrySettings, Schema, SchemaRegistry, connect
 
 # Set by `prepare`, not by users.
-SCHEMA_ID, SCHEMAS = "schema_id", "schemas"
+SCHEMA_ID, SCHEMAS, REFUSAL = "schema_id", "schemas", "refusal"
 UNREGISTERED = 0
 HEADER_BYTES = 5
 BY_TOPIC, BY_RECORD, BY_TOPIC_AND_RECORD = "TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy"
@@ -67,9 +67,15 @@ class RegisteredFormat(ParsedFormat):
 
     def prepare(self, side: Side, registry: Mapping[str, Any], writes: bool) -> Side:
         client, subject, schema, whole = self._found(side, registry)
-        schema_id = self._schema_id(client, subject, schema, side, writes)
+        refusal = ""
+        try:
+            schema_id = self._schema_id(client, subject, schema, side, writes)
+        except IncompatibleSchemaError as error:
+            if writes:
+                raise
+            schema_id, refusal = UNREGISTERED, str(error.msg)
         known = {**client.schemas(subject), schema_id: whole}
-        return replace(side, options={**side.options, SCHEMA_ID: schema_id, SCHEMAS: known})
+        return replace(side, options={**side.options, SCHEMA_ID: schema_id, SCHEMAS: known, REFUSAL: refusal})
 
     def _found(self, side: Side, registry: Mapping[str, Any]) -> tuple[SchemaRegistry, str, Schema, str]:
         """The registry, the subject, the schema of the columns, and its text with what it refers to."""
@@ -88,7 +94,7 @@ class RegisteredFormat(ParsedFormat):
         if not side.options.get("auto_register", True):
             found = client.find(subject, schema)
             if found is None:
-                raise SchemaRegistryError(
+                raise IncompatibleSchemaError(
                     f"Schema registry {client.settings.urls[0]}: subject '{subject}' does not have the schema of these columns, "
                     f"and auto_register is false. Nothing was written. Register this schema: {schema.text}"
                 )

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import requests
 
-from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
+from dbt.adapters.upsert_kafka.errors import IncompatibleSchemaError, SchemaRegistryError
 from dbt.adapters.upsert_kafka.kafka_client.schema_references import AVRO, inlined
 
 SETTINGS = (
@@ -213,9 +213,9 @@ class SchemaRegistry:
             found[int(answer["id"])] = _schema(answer)
         return found
 
-    def _incompatible(self, subject: str, reason: str) -> SchemaRegistryError:
+    def _incompatible(self, subject: str, reason: str) -> IncompatibleSchemaError:
         reason = re.sub(r"^([\w$]+\.)+\w*Exception:\s*", "", " ".join(reason.split()))[:_MAX_REASON_LENGTH]
-        return SchemaRegistryError(
+        return IncompatibleSchemaError(
             f"Schema registry {self.settings.urls[0]}: subject '{subject}' refuses the schema of these columns as incompatible"
             f"{': ' + reason.rstrip('.') if reason else ''}. Nothing was written. Change the columns, relax the subject's "
             "compatibility, or name another subject with the option subject of the format."

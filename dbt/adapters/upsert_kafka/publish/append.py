@@ -86,6 +86,8 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         with refusals.check():
             memory.check_owner()
         with refusals.check():
+            encode.check_schemas(layout, request.model)
+        with refusals.check():
             configuration.check(request.model, request.topic, drift, request.on_configuration_change)
         with refusals.check():
             deliver.check_size(admin, topic, metrics.values["largest"] or 0, request)

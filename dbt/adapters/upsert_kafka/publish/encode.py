@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from dbt.adapters.upsert_kafka.catalog import reading, views
-from dbt.adapters.upsert_kafka.errors import OptionsError
+from dbt.adapters.upsert_kafka.errors import GuardError, IncompatibleSchemaError, OptionsError
 from dbt.adapters.upsert_kafka.formats import records
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.options import ModelOptions, check_columns
@@ -18,12 +18,23 @@ from dbt.adapters.upsert_kafka.publish.request import Request
 
 
 def layout_of(rows: DataFrame, request: Request) -> Records:
-    """How the rows become records. Asks the schema registry, and registers schemas if the run publishes."""
+    """How the rows become records. Asks the schema registry, and registers schemas if the run publishes.
+
+    A preview goes on with a schema that the registry refuses, see `check_schemas`.
+    """
     layout = checked_layout(rows, request.model, request.options, request.topic)
     layout = layout.prepared(request.registry, writes=request.mode == "publish")
+    if layout.schema_refusal and request.mode != "preview":
+        raise IncompatibleSchemaError(layout.schema_refusal)
     if problem := views.length_problem(rows.sparkSession, expose.view_query(layout, request)):
         raise OptionsError(f"model {request.model}: {problem}")
     return layout
+
+
+def check_schemas(layout: Records, model: str) -> None:
+    """Refuse schemas that the registry refuses."""
+    if layout.schema_refusal:
+        raise GuardError(f"model {model}: {layout.schema_refusal}")
 
 
 def checked_layout(rows: DataFrame, model: str, options: ModelOptions, topic: str) -> Records:

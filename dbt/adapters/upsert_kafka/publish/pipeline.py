@@ -121,6 +121,8 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
     with refusals.check():
         memory.check_owner()
     with refusals.check():
+        encode.check_schemas(layout, request.model)
+    with refusals.check():
         configuration.check(request.model, request.topic, drift, request.on_configuration_change)
     with refusals.check():
         if topic is not None and not topic.is_empty:
