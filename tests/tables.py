@@ -51,7 +51,8 @@ class Table:
     def publish(self, rows: Rows | DataFrame | str, columns: str | None = None, **config: Any) -> Any:
         """Publish rows, a DataFrame or a SELECT. Keywords are options of the model, or fields of the Request."""
         of_constraints, of_run = ("not_null", "checks", "on_schema_change"), ("full_refresh", "mode", "owner", "run", "time_zone")
-        of_request = (*of_constraints, *of_run, "registry", "state", "groups", "on_configuration_change", "samples", "report")
+        of_plan = ("samples", "report", "planned")
+        of_request = (*of_constraints, *of_run, *of_plan, "registry", "state", "groups", "on_configuration_change")
         request = {name: config.pop(name) for name in of_request if name in config}
         settings = {**self.options, **config}
         parsed = options.parse(self.materialization, "users", {"materialized": self.materialization, **settings})

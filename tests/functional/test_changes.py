@@ -152,6 +152,7 @@ def test_preview_logs_changes_and_writes_nothing(table: Table, monkeypatch: pyte
     monkeypatch.setattr(preview.logger, "info", lines.append)
     published = table.publish([(1, "an"), CEM], mode="preview")
     assert lines == [
+        f"model users: topic '{table.topic}', owner: {table.owner}, environment: dev, 2 live keys",
         "model users: would insert 1 key, for example",
         'model users:   {"id":3}: (none) -> {"id":3,"name":"cem"}',
         "model users: would update 1 key, for example",

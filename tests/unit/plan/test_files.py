@@ -117,6 +117,16 @@ def test_numbers_keep_their_text() -> None:
     assert '"price": 1E+1' in plan.to_json() and "1E+1" in markdown.render(plan) and "1E+1" in html.render(plan)
 
 
+def test_both_messages_of_an_update_and_the_event_of_a_delete_are_shown() -> None:
+    update = Sample("update", {"id": 1}, {"after": 1}, {"after": 2}, ("after",), {"op": "d"})
+    delete = Sample("delete", {"id": 2}, {"after": 1}, {"op": "x"})
+    plan = replace(PLAN, models=(replace(USERS, samples=(update, delete)),))
+    page, comment = _Page(html.render(plan)).text, markdown.render(plan)
+    assert 'Two messages: first {"op":"d"}, then the new one.' in page and 'first `{"op":"d"}`<br>then' in comment
+    assert "`op: x`" in comment
+    assert "(deleted)" not in page + comment
+
+
 class _Page(HTMLParser):
     """The tags and links of a page, and its text."""
 
@@ -269,9 +279,9 @@ def test_variables_that_seem_to_be_secret_are_not_stored(tmp_path: Path, given: 
 
 def test_secrets_are_not_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("DBT_ENV_SECRET_TOKEN", "hunter_2")
-    commands._print(replace(PLAN, models=(refused("key hunter_2"),)), tmp_path)
+    commands._print(replace(PLAN, models=(refused("key hunter_2\n and \x1b[2J"),)), tmp_path)
     printed = capsys.readouterr().out
-    assert "hunter_2" not in printed and "key *****" in printed
+    assert "hunter_2" not in printed and "  key ***** and \\x1b[2J\n" in printed
 
 
 def test_half_of_a_surrogate_pair_is_written(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import click
 
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError, count_of, without_secrets
 from dbt.adapters.upsert_kafka.inspection.commands import dbt_arguments, errors_in_one_line
-from dbt.adapters.upsert_kafka.plan import compute, document, files, run
+from dbt.adapters.upsert_kafka.plan import compute, document, files, run, text
 from dbt.adapters.upsert_kafka.plan.document import CHANGES, Invocation, ModelPlan, Plan
 from dbt.adapters.upsert_kafka.publish.request import EXAMPLES
 
@@ -138,13 +138,13 @@ def _why_left_out(model: ModelPlan) -> str:
 
 def _print(planned: Plan, output: Path) -> None:
     for line in _lines(planned, output):
-        click.echo(without_secrets(line))
+        click.echo(text.visible(without_secrets(line)))
 
 
 def _lines(planned: Plan, output: Path) -> Iterator[str]:
     for model in planned.models:
         yield f"{model.name}: {summary(model)}"
-        yield from (f"  {reason}" for reason in (*model.refusals, *([model.error] if model.error else [])))
+        yield from (f"  {' '.join(reason.split())}" for reason in (*model.refusals, *([model.error] if model.error else [])))
     if not planned.models:
         yield "No model of this adapter is selected."
     yield f"Plan for target {planned.target}: {count_of(planned.messages, 'message')} to send. See {output / 'plan.html'}"

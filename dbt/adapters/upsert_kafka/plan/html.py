@@ -43,6 +43,7 @@ th { color: var(--soft); font-weight: 500; font-size: 13px; } tr + tr td { borde
 .sample { border: 1px solid var(--line); border-radius: 6px; margin: 8px 0; overflow: hidden; }
 .sample > div { padding: 6px 10px; background: var(--back); border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 .sample .kind { display: inline-block; min-width: 84px; font-weight: 600; }
+.sample caption { text-align: left; padding: 6px 10px; color: var(--soft); overflow-wrap: anywhere; }
 .sample table { table-layout: fixed; } .sample th:first-child { width: 22%; } .sample td { overflow-wrap: anywhere; }
 .differs .was { background: var(--old); color: var(--old-text); } .differs .is { background: var(--new); color: var(--new-text); }
 .differs td:first-child { font-weight: 600; } .differs td:first-child::after { content: " ≠"; }
@@ -152,9 +153,12 @@ def _topic_changes(model: ModelPlan) -> Iterator[str]:
 def _sample(sample: Sample) -> Iterator[str]:
     yield f'<section class="sample {sample.kind}"><div><span class="kind">{KINDS[sample.kind]}</span> '
     yield f"key <code>{_escaped(text.key(sample))}</code></div><table>"
+    if first := text.first(sample):
+        yield f"<caption>Two messages: first <code>{_escaped(first)}</code>, then the new one.</caption>"
     yield "<thead><tr><th></th><th>old</th><th>new</th></tr></thead><tbody>"
     for place, (name, old, new, differs) in enumerate(text.fields(sample)):
-        after = new if sample.kind != "delete" else "" if place else text.DELETED
+        is_gone = sample.kind == "delete" and sample.new is None
+        after = new if not is_gone else "" if place else text.DELETED
         yield f'<tr class="differs"><td>{_escaped(name)}</td>' if differs else f"<tr><td>{_escaped(name)}</td>"
         yield _cell("was", "old", old) + _cell("is", "new", after) + "</tr>"
     yield "</tbody></table></section>\n"

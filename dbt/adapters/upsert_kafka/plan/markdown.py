@@ -113,8 +113,10 @@ def _sample(sample: Sample) -> str:
     shown = [field for field in fields if field[3]] if sample.changed else fields
     old = "<br>".join(_field(name, was, differs) for name, was, _, differs in shown if was)
     new = "<br>".join(_field(name, now, differs) for name, _, now, differs in shown if now)
-    if sample.kind == "delete":
+    if sample.kind == "delete" and sample.new is None:
         new = text.DELETED
+    if first := text.first(sample):
+        new = f"first {_cell(first)}<br>then {new}"
     return f"| {KINDS[sample.kind]} | {_cell(text.key(sample))} | {old} | {new} |"
 
 

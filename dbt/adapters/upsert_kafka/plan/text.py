@@ -9,7 +9,7 @@ from dbt.adapters.upsert_kafka.errors import count_of
 from dbt.adapters.upsert_kafka.formats.decode import as_json
 from dbt.adapters.upsert_kafka.kafka_client.topic_drift import Drift
 from dbt.adapters.upsert_kafka.plan.document import CHANGES, KINDS, NOT_PLANNED, ModelPlan, Plan
-from dbt.adapters.upsert_kafka.publish.preview import Sample, granted, shown
+from dbt.adapters.upsert_kafka.publish.preview import Sample, effect_of, granted, shown
 
 OTHER_COUNTS = {
     "unchanged": "unchanged",
@@ -26,12 +26,6 @@ COLUMN_CHANGES = {
     "dropped": ("Removed columns", "consumers find no value under the old names"),
     "retyped": ("Columns of another type", "consumers that expect the old types may fail"),
     "added": ("New columns", "consumers that read all fields get one more"),
-}
-ON_DRIFT = {
-    "apply": "is changed by a run (on_configuration_change='apply')",
-    "continue": "is left as it is (on_configuration_change='continue')",
-    "fail": "is refused (on_configuration_change='fail')",
-    "warn": "gives a warning; on_configuration_change is not set",
 }
 DELETED = "(deleted)"
 
@@ -91,16 +85,13 @@ def column_changes(model: ModelPlan) -> Iterator[tuple[str, str, str]]:
 
 def drift(model: ModelPlan, change: Drift) -> str:
     """What a run does about a setting in which the topic differs."""
-    decision = ON_DRIFT.get(model.on_configuration_change, model.on_configuration_change)
-    if model.on_configuration_change == "apply" and change.problem:
-        return f"is refused, because {change.problem}"
-    return decision + (f": {change.meaning}" if change.meaning and model.on_configuration_change == "apply" else "")
+    return effect_of(change, model.on_configuration_change)
 
 
 def marks(model: ModelPlan) -> Iterator[str]:
     """What a reader must know about the plan of this model."""
     if model.error:
-        yield model.error
+        yield " ".join(model.error.split())
     if model.upstream and model.status != NOT_PLANNED:
         later = " `apply` leaves this model out; plan again after it." if model.waits else ""
         yield f"This is planned with today's {', '.join(model.upstream)}, which this plan changes too.{later}"
@@ -121,6 +112,11 @@ def fields(sample: Sample) -> list[tuple[str, str, str, bool]]:
         return [("", before, after, sample.old is not None and before != after)]
     names = {**(new or {}), **(old or {})}
     return [(name, _field(old, name), _field(new, name), name in sample.changed) for name in names]
+
+
+def first(sample: Sample) -> str:
+    """The message that is sent before the new one; empty if there is none."""
+    return "" if sample.first is None else shown(sample.first)
 
 
 def key(sample: Sample) -> str:

@@ -38,6 +38,8 @@ class Sample:
     new: Any = None
     changed: tuple[str, ...] = ()
     """The fields that differ."""
+    first: Any = None
+    """The message that is sent before `new`, if a change is two: the delete of the old row."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,12 @@ def log(preview: Preview) -> None:
 def lines(preview: Preview) -> Iterator[str]:
     """The refusals, then the counts with examples, then what else changes."""
     yield from (f"would be refused: {reason}" for reason in preview.refusals)
+    live = "" if preview.live_keys is None else f", {count_of(preview.live_keys, 'live key')}"
+    yield f"topic '{preview.topic}', owner: {preview.owner}, environment: {preview.environment}{live}"
     if preview.creates is not None:
         yield f"would create topic '{preview.topic}'" + (f" with {_listed(preview.creates)}" if preview.creates else "")
     yield from preview.notes
-    yield from (f"would change the topic's {change.setting} from {change.now} to {change.wanted}" for change in preview.alters)
+    yield from (f"topic setting {change}; this {effect_of(change, preview.on_drift)}" for change in preview.drift)
     if preview.readers is not None:
         yield granted(preview.readers)
     for kind, number in preview.counts.items():
@@ -115,6 +119,23 @@ def lines(preview: Preview) -> Iterator[str]:
     yield f"would send {count_of(sent.count, 'message')}, {sent.bytes} bytes"
 
 
+def effect_of(change: Drift, choice: str) -> str:
+    """What a run does about a setting in which the topic differs.
+
+    Args:
+        choice: on_configuration_change.
+    """
+    if choice == "apply" and change.problem:
+        return f"is refused, because {change.problem}"
+    return ON_DRIFT.get(choice, choice) + (f": {change.meaning}" if change.meaning and choice == "apply" else "")
+
+
+ON_DRIFT = {
+    "apply": "is changed by a run (on_configuration_change='apply')",
+    "continue": "is left as it is (on_configuration_change='continue')",
+    "fail": "is refused (on_configuration_change='fail')",
+    "warn": "gives a warning; on_configuration_change is not set",
+}
 VERBS = ("insert", "update", "delete", "republish", "append")
 
 
@@ -135,7 +156,8 @@ def _old(sample: Sample) -> str:
 
 
 def _new(sample: Sample) -> str:
-    return "(deleted)" if sample.new is None else shown(sample.new)
+    first = "" if sample.first is None else f"{shown(sample.first)}, then "
+    return first + ("(deleted)" if sample.new is None else shown(sample.new))
 
 
 def _listed(settings: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.errors import SchemaRegistryError
 from dbt.adapters.upsert_kafka.formats import exact_json, records
+from dbt.adapters.upsert_kafka.formats.changelog import ChangelogFormat
 from dbt.adapters.upsert_kafka.formats.decode import as_json, decoder_of
 from dbt.adapters.upsert_kafka.formats.records import KEY, PARTITION, VALUE, Records
 from dbt.adapters.upsert_kafka.options import ModelOptions
@@ -30,6 +31,7 @@ from dbt.adapters.upsert_kafka.state.record import Layout
 SHOWN = (Kind.INSERT, Kind.UPDATE, Kind.DELETE, Kind.REPUBLISH)
 APPEND = "append"
 OLD, NEW = "old", "new"
+TOMBSTONE = "(tombstone)"
 MAX_BYTES = 256 * 1024
 """Larger keys and values are not brought to the driver."""
 MAX_TEXT = 300
@@ -78,13 +80,21 @@ def of_changes(changes: Changes, found: DataFrame | None, layouts: Layouts, numb
     chosen = [frame.select(KIND, KEY, PARTITION, _bounded(VALUE).alias(NEW)) for frame in some]
     rows = reduce(DataFrame.unionByName, chosen).collect()
     changed = [(bytes(row[KEY]), row[PARTITION]) for row in rows if row[KIND] != Kind.INSERT]
-    old = _old_values(found, changed) if found is not None and changed else {}
+    old = _old_values(found, changed, layouts.new) if found is not None and changed else {}
     order = {kind.value: place for place, kind in enumerate(SHOWN)}
     rows.sort(key=lambda row: (order[row[KIND]], bytes(row[KEY])))
-    return tuple(
-        _sample(row[KIND], row[KEY], old.get(bytes(row[KEY])), None if row[KIND] == Kind.DELETE else row[NEW], layouts)
-        for row in rows
-    )
+    found_samples = []
+    for row in rows:
+        before, retraction = old.get(bytes(row[KEY]), (None, None))
+        is_delete = row[KIND] == Kind.DELETE
+        sample = _sample(row[KIND], row[KEY], before, retraction if is_delete else row[NEW], layouts)
+        if retraction is not None and not is_delete:
+            first = _sample(row[KIND], None, None, retraction, layouts).new
+            sample = replace(sample, first=first)
+        elif changes.policy.retracts and row[KIND] == Kind.UPDATE:
+            sample = replace(sample, first=TOMBSTONE)
+        found_samples.append(sample)
+    return tuple(found_samples)
 
 
 def of_events(events: DataFrame, layout: Records, number: int) -> tuple[Sample, ...]:
@@ -95,12 +105,18 @@ def of_events(events: DataFrame, layout: Records, number: int) -> tuple[Sample, 
     return tuple(_sample(APPEND, row[KEY], None, row[NEW], Layouts(layout, layout)) for row in rows)
 
 
-def _old_values(found: DataFrame, keys: Iterable[tuple[bytes, int]]) -> dict[bytes, bytes]:
-    """The last values of some keys in the partitions whose value counts, see `scan`, with one read of the topic."""
+def _old_values(
+    found: DataFrame, keys: Iterable[tuple[bytes, int]], layout: Records
+) -> dict[bytes, tuple[bytes | None, bytes | None]]:
+    """The last values of some keys in the partitions whose value counts, see `scan`, with one read of the topic. For CDC formats
+    also the events that delete these rows."""
     wanted = found.sparkSession.createDataFrame([(bytearray(key), at) for key, at in keys], f"{KEY} binary, {PARTITION} int")
     # Not the latest timestamp: producers set timestamps, which may not be in the order of the writes.
-    last = found.join(F.broadcast(wanted), [KEY, PARTITION]).groupBy(KEY).agg(F.max_by(_bounded(VALUE), "offset").alias(OLD))
-    return {bytes(row[KEY]): bytes(row[OLD]) for row in last.collect() if row[OLD] is not None}
+    last = found.join(F.broadcast(wanted), [KEY, PARTITION]).groupBy(KEY).agg(F.max_by(VALUE, "offset").alias(OLD))
+    form = layout.value_format
+    delete = F.expr(form.retraction(layout.value, OLD)) if isinstance(form, ChangelogFormat) else F.lit(None).cast("binary")
+    shown = last.select(KEY, _bounded(OLD).alias(OLD), delete.alias(NEW)).select(KEY, OLD, _bounded(NEW).alias(NEW))
+    return {bytes(row[KEY]): (row[OLD], row[NEW]) for row in shown.collect()}
 
 
 def _bounded(column: str) -> Any:
