@@ -55,6 +55,10 @@ class Topics:
     def end(self, model: str = "users") -> int:
         return sum(end_offsets(self.broker, f"{self.schema}.{model}").values())
 
+    def config(self, name: str, model: str = "users") -> str:
+        with KafkaSettings(self.broker).admin() as admin:
+            return topics.config(admin, f"{self.schema}.{model}")[name]
+
     def exists(self, model: str = "users") -> bool:
         with KafkaSettings(self.broker).admin() as admin:
             return f"{self.schema}.{model}" in topics.names(admin)
@@ -127,8 +131,13 @@ def test_apply_sends_exactly_what_the_plan_shows(dbt_project: MakeProject, broke
         assert found.end() == 3
 
         stage(project, 2)
+        drifted = "on_configuration_change='apply', topic_config={'segment.ms': '3600000'}, unique_key"
+        project.write({"models/users.sql": USERS.replace("unique_key", drifted)})
         models, done = plan(project, "--select", "users", "on_top")
         assert done.exit_code == 0, done.output
+        [drift] = models["users"]["drift"]
+        assert (drift["setting"], drift["wanted"], drift["problem"]) == ("segment.ms", "3600000", "")
+        assert found.config("segment.ms") == drift["now"], "a plan alters nothing"
         users, on_top = models["users"], models["on_top"]
         counts = {kind: users["counts"][kind] for kind in ("insert", "update", "delete", "unchanged")}
         assert counts == {"insert": 1, "update": 1, "delete": 1, "unchanged": 1}
@@ -148,6 +157,7 @@ def test_apply_sends_exactly_what_the_plan_shows(dbt_project: MakeProject, broke
         assert applied.exit_code == 0, applied.output
         assert "Not published: on_top reads users" in applied.output
         assert found.end() == 3 + users["messages"] == 6
+        assert found.config("segment.ms") == "3600000", "the drift is applied as planned"
         sent = [(r.key, r.value) for r in read_topic(broker, f"{found.schema}.users")][3:]
         assert {key for key, _ in sent} == {b'{"id":2}', b'{"id":3}', b'{"id":4}'}
         assert not found.exists("on_top")
@@ -193,8 +203,8 @@ def test_apply_is_refused_if_anything_changed(dbt_project: MakeProject, broker: 
         refused("the topic was written to: the end offsets moved (partition 0 from 3 to 4)")
 
         project.write({"models/users.sql": USERS.replace("unique_key", "max_deletes=1, unique_key")})
-        models, done = plan(project)
-        assert done.exit_code == 1
+        models, done = plan(project, "--detailed-exitcode")
+        assert done.exit_code == 1, "not 2, which means changes"
         users = models["users"]
         assert users["status"] == "refused"
         assert "2 of the topic's 4 keys would be deleted" in users["refusals"][0]

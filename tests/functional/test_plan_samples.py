@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from pyspark.sql import DataFrame
 
 from dbt.adapters.upsert_kafka.errors import GuardError
 from dbt.adapters.upsert_kafka.publish.preview import Preview, Sample, lines
@@ -26,7 +29,7 @@ def previewed(table: Table, rows: Any, **config: Any) -> Preview:
     "value_format",
     [
         "json",
-        pytest.param("avro", marks=pytest.mark.nightly),
+        "avro",
         "avro-confluent",
         pytest.param("json-schema-confluent", marks=pytest.mark.nightly),
     ],
@@ -48,6 +51,7 @@ def test_values_are_decoded(table: Table, value_format: str, registry: str) -> N
     assert planned.samples[0].old == {"id": 1, "name": "ann"}
     assert planned.columns.added == ("is_new",)
     assert table.end() == before
+    assert table.publish(wider, planned=planned.fingerprint, **config).records == planned.messages == 2
 
 
 @pytest.mark.parametrize(
@@ -80,6 +84,61 @@ def previewed_text(table: Table, rows: Any, **config: Any) -> str:
     """Everything that a preview shows."""
     found = previewed(table, rows, **config)
     return repr(found) + "\n".join(lines(found))
+
+
+@pytest.mark.parametrize("mask", [(), ("name",)])
+def test_events_of_cdc_formats_are_shown_as_they_are_sent(table: Table, mask: tuple[str, ...]) -> None:
+    config: dict[str, Any] = {"value_format": "debezium-json", "plan_mask": list(mask)}
+    table.publish([ANN, BOB], **config)
+    before = table.end()
+    samples = {sample.kind: sample for sample in previewed(table, CHANGED, **config).samples}
+    table.publish(CHANGED, **config)
+    sent = [json.loads(record.value or b"") for record in table.new_records(before)]
+    shown = [samples["insert"].new, samples["update"].first, samples["update"].new, samples["delete"].new]
+    if mask:
+        assert "ann" not in repr(samples) and "bob" not in repr(samples)
+        sent = json.loads(re.sub(r'"name": "\w+"', '"name": "(masked)"', json.dumps(sent)))
+    assert sorted(map(repr, shown)) == sorted(map(repr, sent))
+    assert samples["delete"].new["before"]["id"] == 2 and samples["delete"].new["op"] == "d"
+    assert samples["update"].old["after"]["id"] == 1
+
+
+def test_topic_is_read_once_for_all_samples(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.publish([ANN, BOB])
+    reads: list[DataFrame] = []
+    collect = type(table.spark.range(1)).collect
+
+    def counted(frame: DataFrame) -> Any:
+        if "KafkaRelation" in frame._jdf.queryExecution().toString():  # Spark's name of a read of a topic
+            reads.append(frame)
+        return collect(frame)
+
+    monkeypatch.setattr(type(table.spark.range(1)), "collect", counted)
+    assert previewed(table, CHANGED, samples=0).samples == ()
+    without_samples = len(reads)
+    reads.clear()
+    assert {sample.kind for sample in previewed(table, CHANGED).samples} == {"insert", "update", "delete"}
+    assert len(reads) == without_samples + 1
+
+
+def test_exactly_once_run_sends_what_was_planned(table: Table) -> None:
+    exactly_once = {"sink_delivery_guarantee": "exactly-once"}
+    table.publish([ANN, BOB], **exactly_once)
+    planned = previewed(table, CHANGED, **exactly_once)
+    before = table.end()
+    assert table.publish(CHANGED, planned=planned.fingerprint, **exactly_once).records == planned.messages == 3
+    assert len(table.new_records(before)) == 3
+    after = table.end()
+    with pytest.raises(GuardError, match="is not as it was planned: the topic was written to"):
+        table.publish(CHANGED, planned=planned.fingerprint, **exactly_once)
+    assert table.end() == after
+
+
+def test_update_in_mode_retract_is_two_messages(table: Table) -> None:
+    table.publish([ANN], update_mode="retract")
+    found = previewed(table, [(1, "an")], update_mode="retract")
+    assert (found.messages, found.samples[0].first) == (2, "(tombstone)")
+    assert any('-> (tombstone), then {"id":1,"name":"an"}' in line for line in lines(found))
 
 
 def test_old_value_is_the_last_of_its_partition(table: Table, broker: str) -> None:
