@@ -64,7 +64,7 @@ def test_pull_request_is_tried_planned_published_and_dropped(tmp_path: Path) -> 
         model.write_text(model.read_text().replace("'bob'", "'bo'"))
         run("plan", folder, environment)
         comment = (folder / "plan/plan.md").read_text()
-        assert "bob@example.com" not in comment and "<code>bo</code>" in comment
+        assert "bob@example.com" not in comment and "`name: bo`" in comment
         assert sum(end_offsets(broker, "analytics.customers").values()) == 2, "a plan sends nothing"
         run("try", folder, environment)
         assert {"ci_7.ci_7.customers", "ci_7.ci_7.customer_names"} <= names()
