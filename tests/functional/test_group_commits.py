@@ -122,7 +122,7 @@ def test_group_of_another_environment_is_refused(dbt_project: Callable[..., Proj
         project.succeed("run")
         assert committed(broker, topic) == 1
         write(broker, topic, [Message({"n": 2})])
-        refused = project.run("run", "--target", "ci")
+        refused = project.run("run", "--target", "ci", "--vars", "{upsert_kafka_dry_run: 'false'}")
         text = " ".join(refused.output.split())
         assert refused.exit_code == 1 and f"group '{topic}' belongs to model events of project shop, environment dev" in text
         assert committed(broker, topic) == 1

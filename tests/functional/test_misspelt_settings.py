@@ -30,7 +30,20 @@ def test_misspelt_guard_or_variable_leaves_the_topic_untouched(
             unknown = project.run("run", "--vars", variables)
             assert unknown.exit_code == 1
             assert "does not exist" in unknown.message("users"), unknown.output
-        with (project.folder / "dbt_project.yml").open("a") as file:
-            file.write("vars: {shop: {upsert_kafka_dry_runn: true}}\n")
-        assert "did you mean upsert_kafka_dry_run?" in project.run("run").message("users")
+        # dbt ignores variables of packages that do not exist, and packages in --vars.
+        elsewhere = project.run("run", "--vars", "{shop: {upsert_kafka_dry_run: true}}")
+        assert "below shop: has no effect there; set it directly in --vars" in elsewhere.message("users")
+        settings = project.folder / "dbt_project.yml"
+        written = settings.read_text()
+        for variables, message in (
+            ("{shop: {upsert_kafka_dry_runn: true}}", "did you mean upsert_kafka_dry_run?"),
+            (
+                "{shpo: {upsert_kafka_dry_run: true}}",
+                "below shpo: has no effect there; set it directly below vars",
+            ),
+        ):
+            settings.write_text(f"{written}\nvars: {variables}\n")
+            assert message in project.run("run").message("users")
+        settings.write_text(f"{written}\nvars: {{shop: {{upsert_kafka_dry_run: 'true'}}}}\n")
+        assert "dry run, nothing published" in project.run("run").message("users")
         assert end_offsets(broker, topic) == before

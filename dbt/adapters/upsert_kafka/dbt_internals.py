@@ -252,16 +252,13 @@ def declare_enforced_constraints(materializations: Sequence[str]) -> None:
     )
 
 
-def variables(config: Any) -> dict[str, Any]:
-    """All dbt variables by name: those of `--vars`, of dbt_project.yml, and those below the name of a package.
+def variables(config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The dbt variables as they are written: those of dbt_project.yml, where packages have dictionaries, and of `--vars`.
 
     Why: a misspelt variable of this adapter is an error.
     Missing: macros can ask for a variable by its name only, and adapters have no method for variables.
     """
-    found: dict[str, Any] = {}
-    for name, value in config.vars.to_dict().items():
-        found |= value if isinstance(value, dict) else {name: value}
-    return found | dict(config.cli_vars)
+    return dict(config.vars.to_dict()), dict(config.cli_vars)
 
 
 def multi_option() -> Any:

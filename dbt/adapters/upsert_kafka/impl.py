@@ -87,7 +87,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
     @available.parse(lambda *args, **kwargs: None)
     def check_options(self, model: dict[str, Any]) -> options.ModelOptions:
         """Parse and check a model's options and the adapter's variables before any I/O, and log their warnings."""
-        parsed = model_options(model, variables.problems(dbt_internals.variables(self.config)))
+        packages = {node.package_name for node in dbt_internals.manifest_nodes(self)}
+        parsed = model_options(model, variables.problems(*dbt_internals.variables(self.config), packages))
         warn(*parsed.warnings)
         if parsed.materialization in SINKS:
             warn_about(model["name"], contracts.warnings(model, parsed.unique_key))
@@ -304,10 +305,15 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         relation: UpsertKafkaRelation,
         graph: dict[str, Any],
         generate_topic_name: Any,
-        dry_run: bool,
+        dry_run: Any,
     ) -> Reading:
-        """Pin the offsets of this run and create the relation over them; see `source.expose`."""
+        """Pin the offsets of this run and create the relation over them; see `source.expose`.
+
+        Args:
+            dry_run: the variable upsert_kafka_dry_run.
+        """
         parsed = self._source_options(model, graph, generate_topic_name)
+        writes_nothing = variables.is_dry_run(dry_run) or dbt_internals.is_partial_run(self.config)
         with self.connections.exception_handler(sql):
             request = source.Request(
                 model=model["name"],
@@ -315,7 +321,7 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
                 kafka=self._kafka(parsed),
                 relation=relation,
                 existing=self._existing(relation.schema, relation.identifier),
-                owner=None if dry_run or dbt_internals.is_partial_run(self.config) else self._owner(model),
+                owner=None if writes_nothing else self._owner(model),
             )
             if current.is_planning():
                 return current.read(model["unique_id"], *source.preview(self._handle().spark, sql, request))

@@ -23,6 +23,7 @@ from dbt.adapters.upsert_kafka.operations.drop_environment import drop_environme
 from dbt.adapters.upsert_kafka.operations.environment import Environment, TopicModel
 from dbt.adapters.upsert_kafka.operations.find_model import find_model
 from dbt.adapters.upsert_kafka.operations.orphans import Orphans, Relations
+from dbt.adapters.upsert_kafka.options import variables
 from dbt.adapters.upsert_kafka.publish import contracts
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.source.group_offsets import PROPERTY, GroupSlice, Invocation
@@ -57,10 +58,14 @@ class OperationsAdapter(dbt_internals.SparkAdapterHooks):
         """The Spark session of this thread's connection."""
 
     @available.parse(lambda *args, **kwargs: None)
-    def commit_group_offsets(self, results: list[Any], graph: dict[str, Any], dry_run: bool) -> None:
-        """Commit the consumer groups of this run's sources; see `operations.commit_group_offsets`."""
+    def commit_group_offsets(self, results: list[Any], graph: dict[str, Any], dry_run: Any) -> None:
+        """Commit the consumer groups of this run's sources; see `operations.commit_group_offsets`.
+
+        Args:
+            dry_run: the variable upsert_kafka_dry_run.
+        """
         invocation = Invocation.of(results, dbt_internals.is_deferred_run(self.config))
-        publishes = not dry_run and not dbt_internals.is_partial_run(self.config)
+        publishes = not variables.is_dry_run(dry_run) and not dbt_internals.is_partial_run(self.config)
         commit_group_offsets.commit(graph["nodes"], invocation, publishes, self._group_source)
 
     @available.parse(lambda *args, **kwargs: {})
