@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
 from dbt.adapters.upsert_kafka.publish.contracts import Check
+from dbt.adapters.upsert_kafka.state.store import StateSettings
 from tests.dbt_project import Project
 from tests.services import end_offsets
 from tests.tables import Table
@@ -30,11 +32,26 @@ def test_changed_columns_and_format_are_announced(table: Table, warnings: list[s
     table.publish([(1, "ann", 3)], "id int, name string, age int")
     assert warnings == [], "an added column is no surprise"
     table.publish([(1, "ann", 3)], "id int, full_name string, age bigint")
+    table.publish([(1, "ann", 3)], "id int, full_name string, AGE bigint", value_fields_include="EXCEPT_KEY")
     table.publish([(1, "ann", 3)], "id int, full_name string, age bigint", value_format="csv")
+    table.publish([(1, 3, "ann")], "id int, age bigint, full_name string", value_format="csv")
     assert [warning.partition("(")[2].partition("):")[0] for warning in warnings] == [
         "renamed: name (now full_name); of another type: age (int to bigint)",
-        "value format: json to csv",
+        "renamed: age (now AGE); removed: id",
+        "value format: json to csv; renamed: AGE (now age); added: id",
+        "in another order: id, age, full_name",
     ]
+
+
+@pytest.mark.parametrize("materialization", ["upsert_kafka", "kafka"])
+def test_layout_of_the_view_is_announced_without_a_state_topic(table: Table, materialization: str, warnings: list[str]) -> None:
+    table.materialization = materialization
+    without: dict[str, Any] = {"state": StateSettings("none"), "owner": None}
+    table.publish([(1, "ann")], **without)
+    table.publish([(1, "ann")], **without)
+    assert warnings == []
+    table.publish([(1, "ann")], "id int, label string", **without)
+    assert [warning.partition("(")[2].partition("):")[0] for warning in warnings] == ["renamed: name (now label)"]
 
 
 @pytest.mark.parametrize("materialization", ["upsert_kafka", "kafka"])

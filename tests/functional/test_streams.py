@@ -267,7 +267,7 @@ def test_guards_refuse_a_batch_and_leave_the_topic_untouched(
     assert stream.end() == end
 
 
-def test_changed_definition_is_refused_until_full_refresh(stream: StreamTable) -> None:
+def test_changed_definition_is_refused_until_full_refresh(stream: StreamTable, warnings: list[str]) -> None:
     stream.send([(1, "a"), (2, "b"), (3, "c")])
     stream.run(sink_delivery_guarantee="exactly-once")
     end = stream.end()
@@ -279,9 +279,11 @@ def test_changed_definition_is_refused_until_full_refresh(stream: StreamTable) -
     stream.sql = "SELECT region, count(*) AS pv FROM {views} WHERE region <> 'c' GROUP BY region"
     with pytest.raises(GuardError, match="SELECT, columns or formats changed"):
         stream.run(sink_delivery_guarantee="exactly-once", value_format="csv")
-    assert stream.end() == end
+    assert (stream.end(), warnings) == (end, [])
     refreshed = stream.run(sink_delivery_guarantee="exactly-once", full_refresh=True)
     assert (refreshed.events, refreshed.written, refreshed.deleted) == (3, 2, 1)
+    [announced] = warnings
+    assert "change for consumers (removed: uv): consumers find no value under the old names." in announced
     assert stream.table() == {"a": {"region": "a", "pv": 1}, "b": {"region": "b", "pv": 1}}
     # The next run continues after the refresh.
     stream.send([(4, "c"), (5, "a")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -26,7 +27,9 @@ def layout(
         (layout("id int, full_name string, price int"), "renamed: name (now full_name)"),
         (layout("id int, price int"), "removed: name"),
         (layout("id int, price int, label string"), "removed: name; added: label"),
-        (layout("id int, NAME string, price bigint"), "of another type: price (int to bigint)"),
+        (layout("id int, name string, price bigint"), "of another type: price (int to bigint)"),
+        (layout("id int, NAME string, price int"), "renamed: name (now NAME)"),
+        (layout("price int, id int, name string"), ""),
         (layout(format_="avro"), "value format: json to avro"),
         (layout(timestamp_format_standard="ISO-8601"), "options of value format json: timestamp_format_standard"),
         (layout("id int, name string, price int, vat int"), "added: vat"),
@@ -34,6 +37,46 @@ def layout(
 )
 def test_differences_name_what_a_consumer_sees(now: Layout, found: str) -> None:
     assert str(differences(layout(), now)) == found
+
+
+@pytest.mark.parametrize("format_", ["csv", "avro"])
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ("id int, name string, price int", ""),
+        ("id int, price int, name string", "in another order: id, price, name"),
+        ("id int, full_name string, price int", "renamed: name (now full_name)"),
+        ("price int, full_name string, id int", "renamed: name (now full_name); in another order: price, full_name, id"),
+        ("id int, vat int, name string, price int", "added: vat"),
+    ],
+)
+def test_order_counts_in_a_format_without_names(format_: str, columns: str, found: str) -> None:
+    assert str(differences(layout(format_=format_), layout(columns, format_))) == found
+    text = layout_change(layout(format_=format_), layout(columns, format_), "t")
+    assert (text is not None) == bool(found)
+    if "order" in found or "added" in found:
+        assert text is not None and "consumers that know columns by their place read wrong values or fail" in text
+
+
+def test_column_that_leaves_the_value_is_announced() -> None:
+    """value_fields_include ALL to EXCEPT_KEY: the columns of the SELECT are the same."""
+    all_fields = layout()
+    except_key = replace(all_fields, value=layout("name string, price int").value)
+    assert str(differences(all_fields, except_key)) == "removed: id"
+    assert str(differences(except_key, all_fields)) == "added: id"
+
+
+def test_other_key_is_announced() -> None:
+    keys = (json.dumps({"format": "json", "fields": [[name, "int"]], "options": {}}) for name in ("id", "price"))
+    before, now = (replace(layout(), key=key) for key in keys)
+    text = layout_change(before, now, "t")
+    assert text is not None and "(key: from id (int) to price (int)): consumers find the rows under other keys." in text
+
+
+def test_layout_of_a_view_has_no_format_and_maybe_another_case() -> None:
+    view = replace(layout("id int, Name string, price int"), key="{}", value="{}")
+    assert not differences(view, layout("id int, name string, price int", "csv"))
+    assert str(differences(view, layout("id int, price int, name string", "csv"))) == "in another order: id, price, name"
 
 
 def test_announcement_says_what_it_means() -> None:

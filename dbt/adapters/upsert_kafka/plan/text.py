@@ -22,9 +22,11 @@ OTHER_COUNTS = {
 }
 COLUMN_CHANGES = {
     "format": ("Format", "consumers that decode the old format fail on new records"),
+    "key": ("Key", "consumers find the rows under other keys"),
     "renamed": ("Renamed columns", "consumers find no value under the old names"),
     "dropped": ("Removed columns", "consumers find no value under the old names"),
     "retyped": ("Columns of another type", "consumers that expect the old types may fail"),
+    "reordered": ("Columns in another order", "consumers that know columns by their place read wrong values"),
     "added": ("New columns", "consumers that read all fields get one more"),
 }
 DELETED = "(deleted)"

@@ -93,7 +93,10 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
             deliver.check_size(admin, topic, metrics.values["largest"] or 0, request)
         announced: list[str] = []
         with refusals.check():
-            announced = _announcements(memory.trusted.layout, layout_of(layout, request.time_zone), request)
+            before_run = memory.trusted.layout
+            if before_run is None and topic is not None and not topic.is_empty and not memory.recreated(topic):
+                before_run = schema_changes.exposed_layout(spark, request)
+            announced = schema_changes.announcements(before_run, layout_of(layout, request.time_zone), request)
         warnings = _warnings(topic, layout, metrics.values["tombstones"], request)
         if request.mode == "preview" or request.planned is not None:
             seed = request.planned.seed if request.planned is not None else secrets.randbits(63)
@@ -146,14 +149,6 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         dropped=nulls,
         **delivered(delivery, request),
     )
-
-
-def _announcements(before: Layout | None, now: Layout, request: Request) -> list[str]:
-    """What other columns or another format mean to consumers, unless the model's on_schema_change refuses them."""
-    if request.on_schema_change == schema_changes.FAIL and not request.full_refresh:
-        schema_changes.check(request.model, before, now)
-    change = announce.layout_change(before, now, request.topic)
-    return [change] if change else []
 
 
 def _differences(before: Layout | None, now: Layout) -> announce.Differences:

@@ -48,7 +48,6 @@ from dbt.adapters.upsert_kafka.publish.request import Publication, Request, deli
 from dbt.adapters.upsert_kafka.sinks import Delivery
 from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.spark.checkpoint import release_checkpoints
-from dbt.adapters.upsert_kafka.sql import type_text
 from dbt.adapters.upsert_kafka.state.record import Layout
 
 logger = AdapterLogger("upsert_kafka")
@@ -147,7 +146,7 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
         memory.check_changes(changes[Kind.UPDATE], changes[Kind.DELETE] + changes.stale_values)
     with refusals.check():
         deliver.check_size(admin, topic, changes.largest, request)
-    announced = _announcements(memory, layout, changes[Kind.UPDATE], topic, request)
+    announced = _announcements(run, memory, changes[Kind.UPDATE], topic)
     if request.mode == "preview" or request.planned is not None:
         messages = _records(spark, changes, layout, topic, request)
         state = replace(state, messages=fingerprint.of_messages(messages, layout, seed))
@@ -185,7 +184,7 @@ def _with_removed_columns(spark: SparkSession, rows: DataFrame, request: Request
     if request.on_schema_change != schema_changes.APPEND or request.full_refresh:
         return rows
     layout = published_layout(request) if request.mode != "check" else None
-    layout = layout or _exposed_layout(spark, request)
+    layout = layout or schema_changes.exposed_layout(spark, request)
     return rows if layout is None else schema_changes.with_removed_columns(rows, columns_of(layout))
 
 
@@ -193,16 +192,8 @@ def _check_schema(run: Run, before: Layout | None) -> None:
     """Refuse other columns or another format, if the model asks for that; without a state record the view is compared."""
     request = run.request
     if request.on_schema_change == schema_changes.FAIL and not request.full_refresh:
-        before = before or _exposed_layout(run.spark, request)
+        before = before or schema_changes.exposed_layout(run.spark, request)
         schema_changes.check(request.model, before, layout_of(run.layout, request.time_zone))
-
-
-def _exposed_layout(spark: SparkSession, request: Request) -> Layout | None:
-    """The columns of the view that an earlier run created; None if there is none."""
-    if request.existing is None or not request.existing.is_view:
-        return None
-    fields = views.columns(spark, request.relation).fields
-    return Layout("{}", "{}", tuple((field.name, type_text(field.dataType)) for field in fields))
 
 
 def _existing_topic(admin: KafkaAdminClient, request: Request) -> Topic | None:
@@ -254,13 +245,16 @@ def _knows_keys(memory: Memory, layout: Records, request: Request) -> bool:
     return before is not None and before.key == layout.key_layout() and request.options.foreign_keys != "delete"
 
 
-def _announcements(memory: Memory, layout: Records, updated: int, topic: Topic | None, request: Request) -> list[str]:
+def _announcements(run: Run, memory: Memory, updated: int, topic: Topic | None) -> list[str]:
     """What changes for consumers, who may have read the records that the topic has."""
     recreated = memory.recreated(topic)
     if topic is None or topic.is_empty:
         return [recreated] if recreated else []
-    before, now = memory.trusted.layout, layout_of(layout, request.time_zone)
-    zone, columns = announce.time_zone_change(before, now.time_zone, updated), announce.layout_change(before, now, topic.name)
+    before, now = memory.trusted.layout, layout_of(run.layout, run.request.time_zone)
+    zone = announce.time_zone_change(before, now.time_zone, updated)
+    if before is None and not recreated:
+        before = schema_changes.exposed_layout(run.spark, run.request)
+    columns = announce.layout_change(before, now, topic.name)
     return [line for line in (recreated, columns, zone) if line]
 
 

@@ -7,16 +7,20 @@ the last run published.
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka.catalog.reading import METADATA
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
+from dbt.adapters.upsert_kafka.formats.changelog import ROW_KIND
+from dbt.adapters.upsert_kafka.options.table import KAFKA
 from dbt.adapters.upsert_kafka.publish import announce
 from dbt.adapters.upsert_kafka.publish.guards import NOTHING_WRITTEN
-from dbt.adapters.upsert_kafka.sql import quote_identifier
+from dbt.adapters.upsert_kafka.publish.request import Request
+from dbt.adapters.upsert_kafka.sql import quote_identifier, type_text
 from dbt.adapters.upsert_kafka.state.record import Layout
 
 FAIL, APPEND = "fail", "append_new_columns"
@@ -57,6 +61,23 @@ def check(model: str, before: Layout | None, now: Layout) -> None:
         )
 
 
+def announcements(before: Layout | None, now: Layout, request: Request) -> list[str]:
+    """What other columns or another format mean to consumers, unless the model's on_schema_change refuses them."""
+    if request.on_schema_change == FAIL and not request.full_refresh:
+        check(request.model, before, now)
+    change = announce.layout_change(before, now, request.topic)
+    return [change] if change else []
+
+
+def exposed_layout(spark: SparkSession, request: Request) -> Layout | None:
+    """The columns of the view that an earlier run created, for a topic without a state record; None if there is none."""
+    if request.existing is None or not request.existing.is_view:
+        return None
+    metadata = (*METADATA, ROW_KIND) if request.options.materialization == KAFKA else ()
+    fields = [field for field in views.columns(spark, request.relation).fields if field.name not in metadata]
+    return Layout("{}", "{}", tuple((field.name, type_text(field.dataType)) for field in fields))
+
+
 def check_key(model: str, before: str | None, now: str, full_refresh: bool) -> bool:
     """Whether the key layout changed; raises GuardError without --full-refresh.
 
@@ -67,28 +88,9 @@ def check_key(model: str, before: str | None, now: str, full_refresh: bool) -> b
     if before is None or before == now:
         return False
     if not full_refresh:
+        change = announce.key_change(json.loads(before), json.loads(now))
         raise GuardError(
-            f"model {model}: the key changed {_key_change(json.loads(before), json.loads(now))}, so every key in the topic would "
-            f"be foreign. {NOTHING_WRITTEN} Run with --full-refresh to publish with the new keys and delete the old ones."
+            f"model {model}: the key changed {change}, so every key in the topic would be foreign. {NOTHING_WRITTEN} "
+            "Run with --full-refresh to publish with the new keys and delete the old ones."
         )
     return True
-
-
-def _key_change(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """What differs between two key layouts.
-
-    >>> key = {"format": "json", "fields": [["id", "int"]], "options": {}}
-    >>> _key_change(key, {**key, "fields": [["name", "string"]]})
-    'from id (int) to name (string)'
-    >>> _key_change(key, {**key, "format": "csv"})
-    'from format json to csv'
-    """
-    if before.get("fields") != now.get("fields"):
-        return f"from {_columns(before)} to {_columns(now)}"
-    if before.get("format") != now.get("format"):
-        return f"from format {before.get('format')} to {now.get('format')}"
-    return f"in the options of its format from {before.get('options')} to {now.get('options')}"
-
-
-def _columns(layout: dict[str, Any]) -> str:
-    return ", ".join(f"{name} ({kind})" for name, kind in layout.get("fields", ()))

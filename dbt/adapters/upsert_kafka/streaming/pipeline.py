@@ -22,12 +22,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka.dbt_warnings import warn_about
 from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError, StateError, UpsertKafkaError, count_of
 from dbt.adapters.upsert_kafka.formats.records import Records
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
-from dbt.adapters.upsert_kafka.publish import deliver, encode, expose
-from dbt.adapters.upsert_kafka.publish.memory import Memory, recall
+from dbt.adapters.upsert_kafka.publish import deliver, encode, expose, schema_changes
+from dbt.adapters.upsert_kafka.publish.memory import Memory, layout_of, recall
 from dbt.adapters.upsert_kafka.publish.request import Delivered, Request
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.spark.internals import HadoopFiles, local_checkpoint_manager
@@ -93,6 +94,7 @@ def publish(model: StreamModel) -> Streamed:
     request = model.request
     topics.check_name(request.topic)
     analysed, layout = analyse(model)
+    schema_changes.check_mode(request.model, request.on_schema_change)
     before = views.prepare(model.spark, request.model, request.relation)
     if request.mode == "preview":
         return Streamed(_message="dry run, a stream is not previewed; nothing published", topic=request.topic)
@@ -170,6 +172,10 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
         )
     )
     before = memory.record
+    if topic is not None:
+        now = layout_of(layout, request.time_zone)
+        changed = [] if topic.is_empty else schema_changes.announcements(memory.trusted.layout, now, request)
+        warn_about(request.model, [*changed, *topics.differences(topic, request.topic_settings)])
     topic, memory = _claimed(admin, topic, memory.prepared(), request)
     stream = replace(begins.stream, definition=_with_partitions(definition, topic, request))
     if begins.is_new:
@@ -205,8 +211,6 @@ def _claimed(admin: KafkaAdminClient, topic: Topic | None, memory: Memory, reque
             raise GuardError(
                 f"model {request.model}: topic '{topic.name}' was created by another process while this run began. Run again."
             )
-    for difference in topics.differences(topic, request.topic_settings):
-        logger.warning(f"model {request.model}: {difference}")
     # The first record of the stream is the claim. Another one before it would not be fenced.
     memory = memory.claimed(topic, is_created)
     _check_access(request, memory)
