@@ -103,6 +103,20 @@ def test_listener_that_expects_a_login() -> None:
         assert "the listener expects no login. Set security.protocol" in failure(cluster.bootstrap_servers, **login, **user)
 
 
+def test_client_with_tls_at_another_listener(secured: SecuredCluster) -> None:
+    login, certificate = secured.sasl(*PLAIN, "PLAIN"), secured.mutual()
+    tls = {name: value for name, value in login.items() if not name.startswith("sasl.")} | {"security.protocol": "SSL"}
+    message = failure(secured.sasl_servers, **tls)
+    assert "the listener expects a login (SASL). Set security.protocol, which is SSL, to SASL_SSL" in message
+    message = failure(secured.mutual_servers, **{**certificate, **login})
+    assert "the listener expects no login. Set security.protocol, which is SASL_SSL, to SSL" in message
+    for properties, without in ((certificate, "SSL, to PLAINTEXT"), (login, "SASL_SSL, to SASL_PLAINTEXT")):
+        message = failure(secured.admin_servers, **properties)
+        assert f"the listener expects no TLS. Set security.protocol, which is {without}" in message
+    with KafkaSettings(secured.mutual_servers, certificate).admin() as admin:
+        assert admin.describe_cluster()["brokers"]
+
+
 def test_wrong_plain_password(secured: SecuredCluster) -> None:
     message = failure(secured.sasl_servers, **secured.sasl(PLAIN[0], "wrong", "PLAIN"))
     assert "wrong name or password" in message and "user 'plainly'" in message and "(PLAIN)" in message

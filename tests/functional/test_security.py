@@ -190,7 +190,7 @@ REFUSED: dict[str, Callable[[SecuredCluster], tuple[str, dict[str, str]]]] = {
     r"the broker .*user 'plainly' .*\(PLAIN\)": lambda c: (c.sasl_servers, c.sasl(PLAIN[0], SECRET, "PLAIN")),
     "its certificate is not trusted": lambda c: (c.mutual_servers, without(c.mutual(), "truststore")),
     "the broker refused the client's certificate": lambda c: (c.mutual_servers, without(c.mutual(), "keystore")),
-    "the TLS handshake failed": lambda c: (c.admin_servers, c.mutual()),
+    "the TLS handshake failed": lambda c: (c.mutual_servers, {**c.mutual(), "ssl.enabled.protocols": "TLSv1.1"}),
 }
 
 

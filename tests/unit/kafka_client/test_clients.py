@@ -74,7 +74,7 @@ def test_admin_client_is_closed_even_if_close_fails(monkeypatch: pytest.MonkeyPa
             raise FileNotFoundError("as kafka-python may, see test_internals")
 
     monkeypatch.setattr(clients, "KafkaAdminClient", Client)
-    monkeypatch.setattr(clients.reach, "check", lambda _: None)
+    monkeypatch.setattr(clients.reach, "check", lambda *_: None)
     with KafkaSettings("a:1").admin() as admin:
         pass
     assert admin.closed

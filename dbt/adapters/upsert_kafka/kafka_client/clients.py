@@ -22,7 +22,7 @@ from kafka.errors import KafkaError
 from dbt.adapters.upsert_kafka import embedded, kafka_properties
 from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, MissingRightError
-from dbt.adapters.upsert_kafka.kafka_client import kafka_python, login, reach
+from dbt.adapters.upsert_kafka.kafka_client import kafka_python, reach
 from dbt.adapters.upsert_kafka.kafka_client.internals import close_connections
 
 logger = AdapterLogger("upsert_kafka")
@@ -136,16 +136,17 @@ class KafkaSettings:
             KafkaUnreachableError: no broker answered, or one refused the login.
         """
         arguments = self.python_client()
-        reach.check(arguments)
-        login.check(arguments, self.user)
+        reach.check(arguments, self.user)
         try:
             client = KafkaAdminClient(**{"bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS, **arguments})
         except KafkaError as error:
             logger.debug(f"admin client: {error!r}")
-            raise KafkaUnreachableError(
+            message = (
                 f"No Kafka broker answered at '{self.bootstrap_servers}' ({type(error).__name__}): "
                 "check bootstrap_servers and the kafka: block of your profile, and that the cluster is running"
-            ) from error
+            )
+            reach.remember(arguments, message)
+            raise KafkaUnreachableError(message) from error
         try:
             yield client
         except MissingRightError as error:

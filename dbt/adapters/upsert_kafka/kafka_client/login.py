@@ -1,4 +1,4 @@
-"""Logs in to a secured cluster once per process, and reports why a broker refuses the client.
+"""Logs in to a secured cluster, and reports why a broker refuses the client. `reach` remembers the result.
 
 kafka-python's clients retry a refused login without an error, and repeated refusals may lock an account. A broker that does not
 answer at all is no error here: the client that connects next reports it.
@@ -6,8 +6,6 @@ answer at all is no error here: the client that connects next reports it.
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -28,9 +26,6 @@ logger = AdapterLogger("upsert_kafka")
 
 TIMEOUT_MS = 10_000
 
-_accepted: set[bytes] = set()
-"""Hashes of the client arguments with which a broker accepted a login."""
-
 
 def check(arguments: Mapping[str, Any], user: str) -> None:
     """Log in to the first server that answers.
@@ -42,8 +37,7 @@ def check(arguments: Mapping[str, Any], user: str) -> None:
     Raises:
         KafkaUnreachableError: a server refuses this client.
     """
-    digest = hashlib.sha256(pickle.dumps(arguments)).digest()
-    if "security_protocol" not in arguments or digest in _accepted:
+    if "security_protocol" not in arguments:
         return
     for server in arguments["bootstrap_servers"]:
         error = _connect(arguments, server)
@@ -52,7 +46,6 @@ def check(arguments: Mapping[str, Any], user: str) -> None:
             # a broker that was shutting down no longer accepts the connection.
             error = _connect(arguments, server)
         if error is None:
-            _accepted.add(digest)
             return
         logger.debug(f"connection to {server}: {error!r}")
         if refusal := _refusal(error, user, arguments.get("sasl_mechanism")):

@@ -166,7 +166,8 @@ def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
     with progress.activity(
         "Starting Kafka (embedded)" if is_embedded else f"Connecting to Kafka ({credentials.bootstrap_servers})"
     ):
-        reach.begin(KafkaSettings.of(credentials).python_client)
+        kafka = KafkaSettings.of(credentials)
+        reach.begin(lambda: (kafka.python_client(), kafka.user))
 
 
 def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
