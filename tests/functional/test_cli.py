@@ -57,12 +57,49 @@ def test_topic_starts_at_the_given_offsets(broker: str, topic: str) -> None:
 
 def test_topic_is_limited_and_says_where_to_go_on(broker: str, topic: str) -> None:
     first = run("topic", topic, "--bootstrap-servers", broker, "--partition", "0", "--limit", "1")
-    assert first.output.splitlines()[-1] == "1 record (--limit 1); to show later records: --from 0:1"
+    cut = "There are more records than --limit 1. To show them: --from 0:1"
+    assert (len(first.stdout.splitlines()), first.stderr.strip()) == (2, cut)
+    as_json = run("topic", topic, "--bootstrap-servers", broker, "--partition", "0", "--limit", "1", "-o", "json")
+    assert (json.loads(as_json.stdout)["offset"], as_json.stderr.strip()) == (0, cut)
+    complete = run("topic", topic, "--bootstrap-servers", broker, "--partition", "0", "--limit", "2")
+    assert (complete.stdout.splitlines()[-1], complete.stderr) == ("2 records; to show later records: --from 0:2", "")
     last = run("topic", topic, "--bootstrap-servers", broker, "--tail", "1", "--partition", "0", "-o", "json")
     [record] = map(json.loads, last.output.splitlines())
     assert (record["offset"], record["key"], record["value"], record["tombstone"]) == (1, "a", None, True)
     by_key = run("topic", topic, "--bootstrap-servers", broker, "--key", "0xff00")
     assert by_key.output.splitlines()[-1].startswith("1 record; ")
+
+
+def test_tail_finds_records_before_an_aborted_transaction_and_markers(broker: str, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=broker, transactional_id=topic)
+    producer.init_transactions()
+    for number, ends in enumerate([producer.commit_transaction] * 3 + [producer.abort_transaction]):
+        producer.begin_transaction()
+        for _ in range(200 if number == 3 else 1):
+            producer.send(topic, key=b"t", value=b"%d" % number, partition=0)
+        producer.flush()
+        ends()
+    producer.close()
+    found = run("topic", topic, "--bootstrap-servers", broker, "--tail", "4", "--partition", "0", "-o", "json")
+    assert [json.loads(line)["offset"] for line in found.output.splitlines()] == [1, 2, 4, 6]
+    last_of_key = run("topic", topic, "--bootstrap-servers", broker, "--tail", "1", "--key", "a", "-o", "json")
+    assert [json.loads(line)["offset"] for line in last_of_key.output.splitlines()] == [1]
+    every = run("topic", topic, "--bootstrap-servers", broker, "--tail", "9")
+    assert every.output.splitlines()[-1] == "6 records; to show later records: --from 0:209,1:1"
+
+
+def test_follow_ends_after_the_limit(broker: str, topic: str) -> None:
+    found = run("topic", topic, "--bootstrap-servers", broker, "--follow", "--limit", "2", "-o", "json")
+    assert (found.exit_code, len(found.output.splitlines())) == (0, 2), "does not wait for another record"
+
+
+def test_repeated_headers_are_kept(broker: str, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=broker)
+    headers = [("trace", b"1"), ("trace", b"2"), ("source", b"shop")]
+    producer.send(topic, key=b"h", value=b"x", partition=1, headers=headers).get(30)
+    producer.close()
+    found = run("topic", topic, "--bootstrap-servers", broker, "--key", "h", "-o", "json")
+    assert json.loads(found.output)["headers"] == {"trace": ["1", "2"], "source": "shop"}
 
 
 def test_follow_shows_new_records_until_ctrl_c(broker: str, topic: str) -> None:
@@ -80,8 +117,9 @@ def test_follow_shows_new_records_until_ctrl_c(broker: str, topic: str) -> None:
     assert process.returncode == 0
 
 
-def test_partition_that_does_not_exist_is_an_error(broker: str, topic: str) -> None:
-    result = run("topic", topic, "--bootstrap-servers", broker, "--partition", "7")
+@pytest.mark.parametrize("selection", [("--partition", "7"), ("--from", "0:1,7:0")])
+def test_partition_that_does_not_exist_is_an_error(broker: str, topic: str, selection: tuple[str, str]) -> None:
+    result = run("topic", topic, "--bootstrap-servers", broker, *selection)
     assert result.exit_code == 1
     assert result.output == f"Error: Topic '{topic}' has no partition 7; it has the partitions 0 to 1\n"
 
@@ -91,6 +129,8 @@ def test_unknown_topic_is_an_error_that_lists_the_topics(broker: str, topic: str
     assert result.exit_code == 1
     assert result.output.startswith("Error: There is no topic 'nowhere'. Topics: ")
     assert topic in result.output
+    near = run("topic", topic[:-1], "--bootstrap-servers", broker)
+    assert near.output.startswith(f"Error: There is no topic '{topic[:-1]}'. Did you mean '{topic}'? Topics: ")
 
 
 def test_malformed_offsets_are_an_error(broker: str, topic: str) -> None:

@@ -18,8 +18,53 @@ select 7 as id, 'ann' as name, cast(1.50 as decimal(10, 2)) as price, array('a',
   named_struct('city', 'Bern') as address, map('k', 1) as scores"""
 REGISTERED = """{{ config(materialized='upsert_kafka', unique_key='id', value_format='avro-confluent') }}
 select explode(sequence(1, 3)) as id, 'ann' as name"""
+MODEL = """{{{{ config(materialized='upsert_kafka', unique_key='id') }}}} select explode(sequence(1, {rows})) as id"""
+VERSIONS = """
+models:
+  - name: orders
+    latest_version: 2
+    versions: [{v: 1}, {v: 2}]
+"""
 CHANGES = """{{ config(materialized='kafka', unique_key='id', value_format='debezium-json') }}
 select 1 as id, 'ann' as name, cast(10 as decimal(10, 2)) as price"""
+
+
+def commit(broker: str, group: str, topic: str, offset: int) -> None:
+    """Commit an offset of the topic's first partition, as a consumer of the group does."""
+    consumer = KafkaConsumer(bootstrap_servers=broker, group_id=group)
+    consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)})
+    consumer.close()
+
+
+def test_commands_of_a_project_with_versions(dbt_project: Callable[..., Project], broker: str, schema_name: str) -> None:
+    models = {f"models/orders_v{v}.sql": MODEL.format(rows=v) for v in (1, 2)} | {"models/users.sql": MODEL.format(rows=3)}
+    project = dbt_project({**models, "models/orders.yml": VERSIONS})
+
+    def command(*arguments: str) -> list[dict[str, Any]]:
+        outcome = project.run(*arguments, "-o", "json", program="upsert-kafka")
+        assert outcome.exit_code == 0, outcome.output
+        return [json.loads(line) for line in outcome.output.splitlines() if line.startswith("{")]
+
+    with project.one_process():
+        project.succeed("run")
+        group = f"{schema_name}.group"
+        commit(broker, group, f"{schema_name}.users", 1)
+
+        assert [row["key"] for row in command("topic", "orders")] == [{"id": 1}, {"id": 2}], "the latest version, as ref() has it"
+        assert [row["key"] for row in command("topic", "orders.v1")] == [{"id": 1}]
+        topics = {row["model"]: row for row in command("topics")}
+        shown = {name: (row["topic"], row["records"], row["lag"], row["note"]) for name, row in topics.items()}
+        assert shown == {
+            "orders.v1": (f"{schema_name}.orders_v1", 1, {}, None),
+            "orders.v2": (f"{schema_name}.orders_v2", 2, {}, None),
+            "users": (f"{schema_name}.users", 3, {group: 2}, None),
+        }
+        [described] = command("describe", "orders")
+        assert (described["model"], described["key"], described["owner"]) == ("orders.v2", "id", "shop.orders")
+
+        for name in ("topic", "describe"):
+            unknown = project.run(name, "usrs", program="upsert-kafka")
+            assert unknown.exit_code == 1 and "Did you mean 'users'?" in unknown.output
 
 
 @pytest.mark.nightly
@@ -27,10 +72,7 @@ def test_commands_use_the_project(dbt_project: Callable[..., Project], broker: s
     models = {"models/orders.sql": AVRO, "models/users.sql": REGISTERED, "models/changes.sql": CHANGES}
     project = dbt_project(models, schema_registry={"url": registry})
     project.succeed("run", new_process=True)
-    consumer = KafkaConsumer(bootstrap_servers=broker, group_id=f"{schema_name}.group")
-    read = TopicPartition(f"{schema_name}.users", 0)
-    consumer.commit({read: OffsetAndMetadata(1, "", -1)})
-    consumer.close()
+    commit(broker, f"{schema_name}.group", f"{schema_name}.users", 1)
 
     def text(*arguments: str) -> str:
         here = ["--project-dir", str(project.folder), "--profiles-dir", str(project.folder), "--target", "dev"]

@@ -104,7 +104,7 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
 
         nodes = [entry["node"] for entry in owned]
         models = [
-            ProjectModel(node["name"], node.get("description") or "", topic, model_options(node))
+            ProjectModel.of(node, topic, model_options(node))
             for node, topic in zip(nodes, self._topic_models(owned), strict=True)
         ]
         credentials: UpsertKafkaCredentials = self.config.credentials

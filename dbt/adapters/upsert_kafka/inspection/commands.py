@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import click
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from dbt.adapters.upsert_kafka.errors import StateError, UpsertKafkaError, without_secrets
+from dbt.adapters.upsert_kafka.errors import StateError, UpsertKafkaError, in_one_line, without_secrets
 from dbt.adapters.upsert_kafka.formats.decode import Decoder
 from dbt.adapters.upsert_kafka.inspection import show
 from dbt.adapters.upsert_kafka.inspection.project import Project, ProjectModel, load
@@ -20,10 +20,14 @@ from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.operations.admin_clients import admin_clients
 from dbt.adapters.upsert_kafka.operations.environment import Environment, trusted
+from dbt.adapters.upsert_kafka.options.dialects import nearest
 from dbt.adapters.upsert_kafka.state.record import StateRecord, time_text
 
+LIMIT = 100
 COLUMNS = ("partition", "offset", "time", "key", "value")
 DBT_FLAGS = ("project-dir", "profiles-dir", "profile", "target", "vars")
+SUMMARY = ("model", "topic", "owner", "environment", "records", "live_keys", "last_run", "lag", "note")
+Rows = list[dict[str, Any]]
 output_option = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Default: table.")
 
 
@@ -53,7 +57,7 @@ def errors_in_one_line() -> Iterator[None]:
 @click.command()
 @click.argument("name")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,…", help="Read from this cluster, without a project.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Show at most this many records.")
+@click.option("--limit", type=click.IntRange(1), help="Show at most this many records. Default: 100, with --follow no limit.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="Show the last N records only.")
 @click.option("--follow", is_flag=True, help="Wait for new records until Ctrl-C.")
 @click.option("--key", help='Only records with this key: the whole key as shown, or the value of its only column, as in "7".')
@@ -62,20 +66,19 @@ def errors_in_one_line() -> Iterator[None]:
 @output_option
 @dbt_flags
 def topic(
-    name: str, bootstrap_servers: str | None, limit: int, tail: int | None, follow: bool, key: str | None,
+    name: str, bootstrap_servers: str | None, limit: int | None, tail: int | None, follow: bool, key: str | None,
     partition: int | None, start: str, output: str, **flags: str | None,
 ) -> None:  # fmt: skip
     """Show the committed records of a topic. NAME is a model or a topic.
 
     Avro is decoded with the columns of the last run, or with the schema registry. Times are in UTC.
     """
-    selection = Selection(_offsets(start), partition, key, limit if tail is None else tail, tail, follow)
+    selection = Selection(_offsets(start), partition, key, limit or (None if follow else LIMIT), tail, follow)
     with errors_in_one_line():
         if bootstrap_servers is not None:
-            kafka, topic_name, decoders = KafkaSettings(bootstrap_servers), name, (Decoder(), Decoder())
+            reader = Reader(KafkaSettings(bootstrap_servers), name, (Decoder(), Decoder()))
         else:
-            kafka, topic_name, decoders = _source(load(dbt_arguments(**flags)), name)
-        reader = Reader(kafka, topic_name, decoders)
+            reader = _reader(load(dbt_arguments(**flags)), name)
         try:
             _print(reader, selection, output)
         except KeyboardInterrupt:
@@ -84,13 +87,13 @@ def topic(
             reader.close()
 
 
-def _source(project: Project, name: str) -> tuple[KafkaSettings, str, tuple[Decoder, Decoder]]:
+def _reader(project: Project, name: str) -> Reader:
     model = project.find(name)
     kafka = model.topic.kafka if model else project.kafka
     topic_name = model.topic.topic if model else name
     with kafka.admin() as admin:
         record = _record(project.environment, kafka, admin, topic_name)
-    return kafka, topic_name, project.decoders(model, topic_name, record)
+    return Reader(kafka, topic_name, project.decoders(model, topic_name, record), [m.name for m in project.models])
 
 
 def _offsets(text: str) -> dict[int, int]:
@@ -102,18 +105,20 @@ def _offsets(text: str) -> dict[int, int]:
 
 def _print(reader: Reader, selection: Selection, output: str) -> None:
     records = reader.read(selection)
+    rows: list[list[str]] = []
     if output == "json":
         show.json_lines(record.as_json() for record in records)
-        return
-    if selection.follows:
+    elif selection.follows:
         for record in records:
             click.echo("  ".join(_cells(record)))
-        return
-    rows = [_cells(record) for record in records]
-    show.table(COLUMNS, rows)
+    else:
+        rows = [_cells(record) for record in records]
+        show.table(COLUMNS, rows)
     after = ",".join(f"{partition}:{offset}" for partition, offset in reader.next_offsets.items())
-    cut = f" (--limit {selection.limit})" if reader.is_cut else ""
-    click.echo(f"{len(rows)} record{'' if len(rows) == 1 else 's'}{cut}; to show later records: --from {after}")
+    if reader.is_cut:
+        click.echo(f"There are more records than --limit {selection.limit}. To show them: --from {after}", err=True)
+    elif output != "json" and not selection.follows:
+        click.echo(f"{len(rows)} record{'' if len(rows) == 1 else 's'}; to show later records: --from {after}")
 
 
 def _cells(record: Shown) -> list[str]:
@@ -130,13 +135,11 @@ def topics_command(output: str, **flags: str | None) -> None:
     """Show what the project publishes: topic, owner, records, live keys, last run, and the lag of consumer groups."""
     with errors_in_one_line(), admin_clients() as admin_of:
         project = load(dbt_arguments(**flags))
-        rows = []
-        for model in sorted(project.models, key=lambda model: model.name):
-            rows.append(_summary(project, model, admin_of(model.topic.kafka)))
+        rows = _summaries(project, sorted(project.models, key=lambda model: model.name), admin_of)
     if output == "json":
         show.json_lines(rows)
     elif rows:
-        names = list(rows[0])
+        names = [name for name in rows[0] if name != "note" or any(row["note"] for row in rows)]
         show.table([name.replace("_", " ") for name in names], [[_cell(row[name]) for name in names] for row in rows])
     else:
         click.echo("No model of this project publishes to a topic.")
@@ -152,10 +155,14 @@ def describe(model: str, output: str, **flags: str | None) -> None:
         project = load(dbt_arguments(**flags))
         found = project.find(model)
         if found is None:
-            known = ", ".join(sorted(m.name for m in project.models)) or "none"
-            raise click.ClickException(f"No model '{model}' of this project publishes to a topic. Models that do: {known}")
+            names = sorted(m.name for m in project.models)
+            near = nearest(model, [*names, *(m.topic.topic for m in project.models)])
+            hint = f" Did you mean '{near}'?" if near else ""
+            known = ", ".join(names) or "none"
+            raise click.ClickException(f"No model '{model}' of this project publishes to a topic.{hint} Models that do: {known}")
         admin = admin_of(found.topic.kafka)
-        values = {**_definition(found), **_summary(project, found, admin), **_live(project, found, admin)}
+        [summary] = _summaries(project, [found], admin_of)
+        values = {**_definition(found), **summary, **_live(project, found, admin)}
     if output == "json":
         show.json_lines([values])
     else:
@@ -176,18 +183,38 @@ def _definition(model: ProjectModel) -> dict[str, Any]:
     }
 
 
-def _summary(project: Project, model: ProjectModel, admin: KafkaAdminClient) -> dict[str, Any]:
-    kafka, name = model.topic.kafka, model.topic.topic
-    record, found = _record(project.environment, kafka, admin, name), topics.describe(admin, name)
+def _summaries(project: Project, models: Sequence[ProjectModel], admin_of: Callable[[KafkaSettings], KafkaAdminClient]) -> Rows:
+    """One row per model. What this user may not see is left out, with a note."""
+    rows, clusters = [], dict[KafkaAdminClient, dict[str, Topic]]()
+    for model in models:
+        row = dict.fromkeys(SUMMARY) | {"model": model.name, "topic": model.topic.topic, "lag": {}}
+        rows.append(row)
+        admin = admin_of(model.topic.kafka)
+        try:
+            found = topics.describe(admin, model.topic.topic)
+            row |= _state(_record(project.environment, model.topic.kafka, admin, model.topic.topic))
+        except (UpsertKafkaError, KafkaError) as error:
+            row["note"] = in_one_line(error, "could not be read")
+            continue
+        if found is not None:
+            row["records"] = sum(found.end[p] - found.first[p] for p in found.end)
+            clusters.setdefault(admin, {})[found.name] = found
+    for admin, found_topics in clusters.items():
+        lags, note = _lags(admin, found_topics.values())
+        for row in rows:
+            if row["topic"] in found_topics:
+                row |= {"lag": lags[row["topic"]], "note": note}
+    return rows
+
+
+def _state(record: StateRecord | None) -> dict[str, Any]:
+    if record is None:
+        return {}
     return {
-        "model": model.name,
-        "topic": name,
-        "owner": f"{record.owner.project}.{record.owner.model}" if record else None,
-        "environment": record.owner.environment if record else None,
-        "records": sum(found.end[p] - found.first[p] for p in found.end) if found else None,
-        "live_keys": record.log.live_keys if record and record.log else None,
-        "last_run": record.published.at if record and record.published else None,
-        "lag": dict(_lags(admin, found)) if found else {},
+        "owner": f"{record.owner.project}.{record.owner.model}",
+        "environment": record.owner.environment,
+        "live_keys": record.log.live_keys if record.log else None,
+        "last_run": record.published.at if record.published else None,
     }
 
 
@@ -212,13 +239,29 @@ def _record(environment: Environment, kafka: KafkaSettings, admin: KafkaAdminCli
     return record if trusted(store, admin, record).owner is not None else None
 
 
-def _lags(admin: KafkaAdminClient, found: Topic) -> Iterator[tuple[str, int]]:
-    """The consumer groups that have read the topic, each with the records that it has not read yet."""
+def _lags(admin: KafkaAdminClient, found: Iterable[Topic]) -> tuple[dict[str, dict[str, int]], str | None]:
+    """For each topic the consumer groups that have read it, each with the records that it has not read yet.
+
+    Returns:
+        The lags, and a note about groups that this user may not read. Each group is asked once.
+    """
+    by_name = {topic.name: topic for topic in found}
+    lags: dict[str, dict[str, int]] = {name: {} for name in by_name}
+    partitions = [(topic.name, partition) for topic in by_name.values() for partition in topic.end]
+    hidden = []
     for group in sorted(group["group_id"] for group in admin.list_groups() if group["protocol_type"] in ("consumer", "")):
-        committed = groups.committed(admin, group, [(found.name, partition) for partition in found.end])
-        if committed:
-            read = {partition: at.offset for (_, partition), at in committed.items()}
-            yield group, sum(end - read.get(partition, found.first[partition]) for partition, end in found.end.items())
+        try:
+            committed = groups.committed(admin, group, partitions)
+        except (UpsertKafkaError, KafkaError) as error:
+            hidden.append(f"without the lag of a group: {in_one_line(error, group)}")
+            continue
+        read: dict[str, dict[int, int]] = {}
+        for (name, partition), at in committed.items():
+            read.setdefault(name, {})[partition] = at.offset
+        for name, offsets in read.items():
+            topic = by_name[name]
+            lags[name][group] = sum(end - offsets.get(partition, topic.first[partition]) for partition, end in topic.end.items())
+    return lags, "; ".join(hidden) or None
 
 
 def _cell(value: Any) -> str:

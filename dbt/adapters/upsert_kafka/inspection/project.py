@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import fastavro
 from pyspark.sql.types import StructField, StructType
@@ -32,9 +32,22 @@ class ProjectModel:
     """A model that writes to a topic."""
 
     name: str
+    """Of a version: orders.v2."""
     description: str
     topic: TopicModel
     options: ModelOptions
+    latest: str | None = None
+    """The name without a version, if this is the latest version."""
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any], topic: TopicModel, options: ModelOptions) -> Self:
+        """
+        Args:
+            node: of dbt's graph.
+        """
+        name, version = node["name"], node.get("version")
+        latest = name if version is not None and version == node.get("latest_version") else None
+        return cls(name if version is None else f"{name}.v{version}", node.get("description") or "", topic, options, latest)
 
 
 @dataclass(frozen=True)
@@ -48,8 +61,8 @@ class Project:
     models: tuple[ProjectModel, ...]
 
     def find(self, name: str) -> ProjectModel | None:
-        """The model with this name, or whose topic has this name."""
-        return next((model for model in self.models if name in (model.name, model.topic.topic)), None)
+        """The model with this name, or whose topic has this name. A name without a version is the latest one, as in ref()."""
+        return next((model for model in self.models if name in (model.name, model.latest, model.topic.topic)), None)
 
     def decoders(self, model: ProjectModel | None, topic: str, record: StateRecord | None) -> tuple[Decoder, Decoder]:
         """How keys and values of a topic are decoded.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from kafka.errors import UnsupportedCodecError
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.formats.decode import Decoder, as_json, shown
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
+from dbt.adapters.upsert_kafka.options.dialects import nearest
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Selection:
     """First offsets by partition; others begin at the first record."""
     partition: int | None = None
     key: str | None = None
-    limit: int | None = 100
+    limit: int | None = None
     tail: int | None = None
     """The last records only, this many."""
     follows: bool = False
@@ -56,15 +58,28 @@ class Shown:
         """For `-o json`."""
         return {
             "partition": self.partition, "offset": self.offset, "time": self.time + "Z", "key": self.key, "value": self.value,
-            "tombstone": self.is_tombstone, "headers": dict(self.headers),
+            "tombstone": self.is_tombstone, "headers": self._headers(),
         }  # fmt: skip
+
+    def _headers(self) -> dict[str, str | list[str]]:
+        """The headers by name; a name that the record has several times has a list."""
+        found: dict[str, list[str]] = {}
+        for name, text in self.headers:
+            found.setdefault(name, []).append(text)
+        return {name: texts[0] if len(texts) == 1 else texts for name, texts in found.items()}
 
 
 class Reader:
     """Reads one topic. `next_offsets` is known after all records were read."""
 
-    def __init__(self, kafka: KafkaSettings, topic: str, decoders: tuple[Decoder, Decoder]) -> None:
-        self._topic, self._decoders = topic, decoders
+    def __init__(
+        self, kafka: KafkaSettings, topic: str, decoders: tuple[Decoder, Decoder], models: Sequence[str] | None = None
+    ) -> None:
+        """
+        Args:
+            models: of the project; None without a project.
+        """
+        self._topic, self._decoders, self._models = topic, decoders, models
         # The admin client reports an address or a login that does not work.
         with kafka.admin():
             self._consumer = KafkaConsumer(
@@ -83,40 +98,74 @@ class Reader:
 
     def read(self, selection: Selection) -> Iterator[Shown]:
         """The records of the selection."""
-        partitions = self._partitions(selection.partition)
+        partitions = self._partitions(selection)
         self._consumer.assign(partitions)
         ends: dict[TopicPartition, int] = self._consumer.end_offsets(partitions)
         first: dict[TopicPartition, int] = self._consumer.beginning_offsets(partitions)
-        for partition in partitions:
-            start = max(selection.start.get(partition.partition, 0), first[partition])
-            if selection.tail is not None and selection.key is None:
-                # Transaction markers have offsets too: read some more, and keep the last ones.
-                start = max(start, ends[partition] - 2 * selection.tail - 10)
-            self._consumer.seek(partition, start)
-        found = self._until(ends, selection)
+        # A position after the end would be reset to the first record.
+        starts = {p: min(max(selection.start.get(p.partition, 0), first[p]), ends[p]) for p in partitions}
         if selection.tail is not None:
-            found = iter(sorted(found, key=lambda record: (record.millis, record.partition, record.offset))[-selection.tail :])
-        shown_until = {partition.partition: self._consumer.position(partition) for partition in partitions}
-        limit = None if selection.follows else selection.limit
+            yield from self._last(selection.tail, starts, ends, selection)
+            starts = ends
+        self._seek(starts)
+        shown_until = {p.partition: start for p, start in starts.items()}
+        found = self._polled_forever(selection) if selection.follows else self._until(ends, selection)
         for number, record in enumerate(found, 1):
             yield record
             shown_until[record.partition] = record.offset + 1
-            if number == limit:
-                self.next_offsets, self.is_cut = shown_until, selection.tail is None
+            if number == selection.limit:
+                self.next_offsets = shown_until
+                self.is_cut = not selection.follows and next(found, None) is not None
                 return
         self.next_offsets = {p.partition: self._consumer.position(p) for p in partitions}
-        while selection.follows:
-            for record in self._polled(selection):
-                yield record
 
-    def _partitions(self, wanted: int | None) -> list[TopicPartition]:
+    def _last(
+        self, count: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], selection: Selection
+    ) -> list[Shown]:
+        """The last records, in the order of time.
+
+        Reads backwards in windows that grow: markers of transactions, aborted records and compacted ones have offsets too.
+        """
+        found: dict[TopicPartition, list[Shown]] = {partition: [] for partition in ends}
+        until, size = dict(ends), 2 * count + 10
+        while until:
+            begins = {partition: max(starts[partition], end - size) for partition, end in until.items()}
+            self._seek(begins)
+            window: dict[TopicPartition, deque[Shown]] = {partition: deque(maxlen=count) for partition in until}
+            for record in self._until(until, selection):
+                partition = TopicPartition(self._topic, record.partition)
+                if record.offset < until[partition]:
+                    window[partition].append(record)
+            for partition, records in window.items():
+                found[partition] = [*records, *found[partition]][-count:]
+            until = {p: begin for p, begin in begins.items() if begin > starts[p] and len(found[p]) < count}
+            size *= 4
+        every = [record for records in found.values() for record in records]
+        return sorted(every, key=lambda record: (record.millis, record.partition, record.offset))[-count:]
+
+    def _seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._consumer.assign(list(positions))
+        for partition, offset in positions.items():
+            self._consumer.seek(partition, offset)
+
+    def _partitions(self, selection: Selection) -> list[TopicPartition]:
         numbers = sorted(self._consumer.partitions_for_topic(self._topic) or ())
         if not numbers:
             topics = sorted(name for name in self._consumer.topics() if not name.startswith("__"))
-            raise UpsertKafkaError(f"There is no topic '{self._topic}'. Topics: {', '.join(topics) or 'none'}")
-        if wanted is not None and wanted not in numbers:
-            raise UpsertKafkaError(f"Topic '{self._topic}' has no partition {wanted}; it has the partitions 0 to {numbers[-1]}")
-        return [TopicPartition(self._topic, number) for number in numbers if wanted in (None, number)]
+            near = nearest(self._topic, [*(self._models or ()), *topics])
+            no_model = "" if self._models is None else " and no model of this name that publishes"
+            hint = f". Did you mean '{near}'?" if near else "."
+            raise UpsertKafkaError(f"There is no topic '{self._topic}'{no_model}{hint} Topics: {', '.join(topics) or 'none'}")
+        for wanted in (*selection.start, *([] if selection.partition is None else [selection.partition])):
+            if wanted not in numbers:
+                raise UpsertKafkaError(
+                    f"Topic '{self._topic}' has no partition {wanted}; it has the partitions 0 to {numbers[-1]}"
+                )
+        return [TopicPartition(self._topic, number) for number in numbers if selection.partition in (None, number)]
+
+    def _polled_forever(self, selection: Selection) -> Iterator[Shown]:
+        while True:
+            yield from self._polled(selection)
 
     def _until(self, ends: Mapping[TopicPartition, int], selection: Selection) -> Iterator[Shown]:
         idle_since = time.monotonic()
