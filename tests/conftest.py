@@ -232,3 +232,10 @@ def warnings() -> Iterator[list[str]]:
     ctx_set_event_manager(manager)
     yield found
     ctx_set_event_manager(previous)
+
+
+@pytest.fixture
+def warn_error(warnings: list[str]) -> list[str]:
+    """--warn-error in this process."""
+    get_event_manager().warn_error = True
+    return warnings

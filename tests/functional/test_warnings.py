@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from dbt_common.events.event_manager_client import get_event_manager
 
 from dbt.adapters.upsert_kafka.dbt_warnings import warn_after_write
 from dbt.adapters.upsert_kafka.errors import WarningError
@@ -43,13 +42,6 @@ def test_warning_that_is_an_error_writes_nothing(dbt_project: Callable[..., Proj
         silent = project.succeed("--warn-error-options", "{'silence': ['AdapterEventWarning']}", "run")
         assert "the model asks for 7" not in silent.output
         assert (silent.response("users")["updated"], silent.response("users")["deleted"]) == (1, 1)
-
-
-@pytest.fixture
-def warn_error(warnings: list[str]) -> list[str]:
-    """--warn-error in this process."""
-    get_event_manager().warn_error = True
-    return warnings
 
 
 def test_warning_about_the_state_topic_comes_before_the_topic_is_created(table: Table, warn_error: list[str]) -> None:

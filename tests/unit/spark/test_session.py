@@ -13,7 +13,7 @@ import pytest
 
 from dbt.adapters.upsert_kafka import kafka_properties
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
-from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
+from dbt.adapters.upsert_kafka.errors import UpsertKafkaError, WarningError
 from dbt.adapters.upsert_kafka.kafka_properties import JavaClient
 from dbt.adapters.upsert_kafka.spark import session, settings, shared_jvm
 
@@ -22,38 +22,42 @@ class StopError(Exception):
     """Ends the start after the versions were looked at."""
 
 
-@pytest.mark.parametrize(("java", "pyspark_version", "warnings"), [("17", "4.0.0", 0), ("24", "4.0.0", 1), ("24", "4.3.0", 1)])
+@pytest.mark.parametrize(("java", "pyspark_version", "count"), [("17", "4.0.0", 0), ("24", "4.0.0", 1), ("24", "4.3.0", 1)])
 def test_versions_that_were_not_tested_are_one_warning(
-    monkeypatch: pytest.MonkeyPatch, java: str, pyspark_version: str, warnings: int
+    monkeypatch: pytest.MonkeyPatch, java: str, pyspark_version: str, count: int, warnings: list[str]
 ) -> None:
-    logged: list[str] = []
-
     def stop(_: Any) -> None:
         raise StopError
 
     monkeypatch.setattr(session.java, "major_version", lambda: java)
     monkeypatch.setattr(pyspark, "__version__", pyspark_version)
-    monkeypatch.setattr(session.logger, "warning", logged.append)
     monkeypatch.setattr(session, "export_secrets", stop)
     credentials: Any = None
     with pytest.raises(StopError):
         session._start(credentials)
-    assert [("was not tested" in line, "\n" in line) for line in logged] == [(True, False)] * warnings
+    assert [("was not tested" in line, "\n" in line) for line in warnings] == [(True, False)] * count
 
 
-@pytest.mark.parametrize(("version", "warnings"), [("4.0.0", 0), ("4.3.0", 1)])
-def test_untested_version_of_a_spark_connect_server_is_one_warning(
-    monkeypatch: pytest.MonkeyPatch, version: str, warnings: int
+def test_versions_that_were_not_tested_are_an_error_with_warn_error(
+    monkeypatch: pytest.MonkeyPatch, warn_error: list[str]
 ) -> None:
-    logged: list[str] = []
+    monkeypatch.setattr(session.java, "major_version", lambda: "24")
+    credentials: Any = None
+    with pytest.raises(WarningError, match="Java 24 was not tested"):
+        session._start(credentials)
+
+
+@pytest.mark.parametrize(("version", "count"), [("4.0.0", 0), ("4.3.0", 1)])
+def test_untested_version_of_a_spark_connect_server_is_one_warning(
+    monkeypatch: pytest.MonkeyPatch, version: str, count: int, warnings: list[str]
+) -> None:
     server = SimpleNamespace(version=version)
     monkeypatch.setattr(session.connect, "open_session", lambda *_: server)
     monkeypatch.setattr(session.connect, "check", lambda *_: None)
     monkeypatch.setattr(session.settings, "connect_settings", lambda _: {})
-    monkeypatch.setattr(session.logger, "warning", logged.append)
     credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", remote="sc://server")
     assert session._connect(credentials) is server
-    assert [line.startswith("pyspark 4.3.0 was not tested") and "Java" not in line for line in logged] == [True] * warnings
+    assert [line.startswith("pyspark 4.3.0 was not tested") and "Java" not in line for line in warnings] == [True] * count
 
 
 def test_property_that_the_client_of_this_spark_lacks_is_refused_and_spark_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.catalog import restore, views
 from dbt.adapters.upsert_kafka.catalog.restore import Restorable
+from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.formats import Role
 from dbt.adapters.upsert_kafka.kafka_client import schema_registry
@@ -58,11 +59,14 @@ class RestoringAdapter(OperationsAdapter):
             return found
         names = {str(relation.identifier).lower() for relation in found}
         listing = self._recorded().relations(str(schema_relation.schema))
-        for servers, error in listing.errors.items():
-            # Views and tables do not need the cluster. A model with a topic is refused, see `_check_listing`.
-            logger.warning(f"The relations of models with topics at '{servers}' are not known: {error}")
-            self._listing_errors[servers] = error
+        self._warn_about_listing(listing.errors)
         return found + [relation for relation in listing.relations if str(relation.identifier).lower() not in names]
+
+    def _warn_about_listing(self, errors: Mapping[str, str]) -> None:
+        """Warn once per cluster. Views and tables do not need it; a model with a topic is refused, see `_check_listing`."""
+        new = {servers: error for servers, error in errors.items() if servers not in self._listing_errors}
+        self._listing_errors |= errors
+        warn(*(f"The relations of models with topics at '{servers}' are not known: {error}" for servers, error in new.items()))
 
     def restore(self, spark: SparkSession, schema: str, identifier: str) -> bool:
         """Create a relation that a statement did not find; False if the state topic has no record of it."""

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka import java, kafka_properties, progress, tested_versions
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import reach
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings, export_secrets
@@ -173,7 +174,7 @@ def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
 def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
     spark = connect.open_session(credentials, settings.connect_settings(credentials))
     if warning := tested_versions.warning(None, spark.version):
-        logger.warning(warning)
+        warn(warning)
     connect.check(spark, credentials, settings.kafka_jars(spark.version))
     return spark
 
@@ -181,7 +182,7 @@ def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
 def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     global _catalog
     if warning := tested_versions.warning(java.major_version(), pyspark.__version__):
-        logger.warning(warning)
+        warn(warning)
     secrets = export_secrets(credentials)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = settings.worker_python(credentials)

@@ -10,15 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from dbt.adapters.events.logging import AdapterLogger
-
+from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.publish import memory
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.state import lease
 from dbt.adapters.upsert_kafka.streaming.pipeline import StreamModel
-
-logger = AdapterLogger("upsert_kafka")
 
 POLL_SECONDS = 0.5
 _lock = threading.Lock()
@@ -63,9 +60,7 @@ def wait_for_lease(request: Request, is_cancelled: Callable[[], bool]) -> None:
                 return
             if until is None:
                 until = found.until
-                logger.warning(
-                    f"model {request.model}: waits for the lease of {found}, which ends at most in {lease.SECONDS:.0f} s"
-                )
+                warn(f"model {request.model}: waits for the lease of {found}, which ends at most in {lease.SECONDS:.0f} s")
             elif found.until > until:
                 lease.check(request.model, request.topic, stream)
             time.sleep(POLL_SECONDS)
