@@ -6,6 +6,7 @@ dbt asks the questions of profile_template.yml, whose answers can only be writte
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import click
@@ -27,19 +28,40 @@ def ask_about_json() -> None:
     before = project.read_text() if project.is_file() else None
     if before is None or "+json_" in before or click.confirm(QUESTION, default=False):
         return
-    project.write_text(with_lines(before))
+    after = with_lines(before)
+    if after is None:
+        click.echo(f"Add to {project.absolute()}, below models:\n{LINES}", nl=False)
+        return
+    project.write_text(after)
     click.echo(f"Written to {project.absolute()}, below models:\n{LINES}", nl=False)
 
 
-def with_lines(project: str) -> str:
-    """The text of dbt_project.yml with `LINES` for all models.
+def with_lines(project: str) -> str | None:
+    """The text of dbt_project.yml with `LINES` for all models; None if its models have another shape.
 
     >>> with_lines("name: shop\\nmodels:\\n  shop: {}\\n").startswith("name: shop\\nmodels:\\n  # Values of json")
     True
     >>> with_lines("name: shop\\nmodels:\\n  shop: {}\\n").endswith("ISO-8601\\n  shop: {}\\n")
     True
     """
-    heading = re.search(r"^models:[ \t]*\n", project, flags=re.MULTILINE)
-    if heading is None:
-        return f"{project.rstrip()}\n\nmodels:\n{LINES}"
-    return project[: heading.end()] + LINES + project[heading.end() :]
+    heading = re.search(r"^models:[ \t]*(#.*)?\r?\n", project, flags=re.MULTILINE)
+    if heading is not None:
+        rest = project[heading.end() :]
+        return project[: heading.end()] + textwrap.indent(textwrap.dedent(LINES), _indent(rest)) + rest
+    if flow := re.search(r"^models:[ \t]*\{", project, flags=re.MULTILINE):
+        settings = [line.strip() for line in LINES.splitlines() if line.strip().startswith("+")]
+        rest = project[flow.end() :]
+        return f"{project[: flow.end()]}{', '.join(settings)}{'' if rest.lstrip().startswith('}') else ', '}{rest}"
+    if re.search(r"""^['"]?models['"]?[ \t]*:""", project, flags=re.MULTILINE):
+        return None
+    return f"{project.rstrip()}\n\nmodels:\n{LINES}"
+
+
+def _indent(rest: str) -> str:
+    """How the lines below a key are indented.
+
+    Args:
+        rest: the text after the key's line.
+    """
+    first = next((line for line in rest.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    return first[: len(first) - len(first.lstrip())] or "  "
