@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kafka import KafkaAdminClient
 
 from dbt.adapters.upsert_kafka.errors import GuardError, UpsertKafkaError
 from tests.dbt_project import Project
@@ -36,12 +37,18 @@ def test_changed_key_names_the_columns(table: Table) -> None:
         table.publish([(1, "ann")], unique_key="name")
 
 
-def test_recreated_topic_is_announced(table: Table, warnings: list[str]) -> None:
+@pytest.mark.parametrize("how", ["was deleted", "was deleted and created again"])
+def test_recreated_topic_is_announced(table: Table, warnings: list[str], how: str) -> None:
     table.publish([(1, "ann")])
     delete_topic(table.broker, table.topic)
+    if "created" in how:
+        admin = KafkaAdminClient(bootstrap_servers=table.broker)
+        admin.create_topics({table.topic: {"num_partitions": 2}}, wait_for_metadata=True)
+        admin.close()
     assert table.publish([(1, "ann")]).inserted == 1
-    [warning] = warnings
-    assert f"topic '{table.topic}' was deleted since the last run" in warning
+    recreated, *drift = warnings
+    assert f"topic '{table.topic}' {how} since the last run" in recreated
+    assert all("cleanup.policy" in warning for warning in drift)
 
 
 @pytest.mark.nightly

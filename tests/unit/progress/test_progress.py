@@ -10,10 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from dbt.cli.flags import Flags, args_to_context
 
-from dbt.adapters.upsert_kafka import progress
+from dbt.adapters.upsert_kafka import dbt_internals, progress
 from dbt.adapters.upsert_kafka.dbt_internals import STDOUT_LOG
 from dbt.adapters.upsert_kafka.progress import display
 from dbt.adapters.upsert_kafka.progress.display import ERASE_BELOW, Display
@@ -128,6 +131,23 @@ def test_without_a_terminal_there_are_log_lines_only(
         wait_until(lambda: lines, lambda: "no log line")
     assert lines[0].startswith("orders: compute, 500 rows read, ")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("flags", [["--quiet"], ["--log-format", "json"]])
+def test_quiet_and_json_logs_have_log_lines_only(
+    terminal: Terminal, flags: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(display.logger, "info", lines.append)
+    config = SimpleNamespace(args=Flags(args_to_context([*flags, "run", "--profiles-dir", str(tmp_path)])))
+    progress.configure(lines=dbt_internals.wants_progress(config), colors=True)
+    with progress.activity("orders", Counter()):
+        wait_until(lambda: lines, lambda: "no log line")
+    assert lines[0].startswith("orders: compute, 500 rows read, ")
+    terminal.stderr.write("end")
+    terminal.stderr.flush()
+    terminal.wait_for("end")
+    assert terminal.text == "end", "nothing else was written to the terminal"
 
 
 def test_error_ends_the_display_and_not_the_command(shown: Display, monkeypatch: pytest.MonkeyPatch) -> None:
