@@ -174,6 +174,9 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
                 sql=sql,
                 on_configuration_change=configuration.chosen(model),
                 readers=self._principals(model),
+                other_topics=self._model_topics.others(model["unique_id"], self.topic_name)
+                if self._model_topics
+                else frozenset(),
             )
             request = current.adjusted(model["unique_id"], request)
             if parsed.streams and request.mode != "check":

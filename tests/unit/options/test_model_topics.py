@@ -66,6 +66,11 @@ def test_nodes_that_write_to_no_topic_are_left_out() -> None:
     assert found.by_model == {}
 
 
+def test_other_topics_are_those_of_all_other_models() -> None:
+    found = topics(model("orders"), model("users"))
+    assert found.others(model("users")[0], full_name) == {"ci.orders.v2"}
+
+
 def test_source_gets_the_full_name_of_topics_of_the_project_only() -> None:
     found = topics(model("orders"))
     assert found.full_source(source(topic="orders"), full_name).topic == "ci.orders.v2"

@@ -60,6 +60,14 @@ class ModelTopics:
                 "Nothing was written. Set another `topic` for one of them"
             )
 
+    def others(self, unique_id: str, full_name: Callable[[str], str]) -> frozenset[str]:
+        """The full names of the topics of all other models.
+
+        Args:
+            full_name: adds the profile's prefix and suffix.
+        """
+        return frozenset(full_name(topic) for other, (_, topic) in self.by_model.items() if other != unique_id)
+
     def full_source(self, source: ModelOptions, full_name: Callable[[str], str]) -> ModelOptions:
         """The options of a source, with full names of the topics that models of the project write to. A pattern stays as it is.
 

@@ -225,7 +225,7 @@ class Memory:
             f"model {self.request.model}: publishes to '{self.request.topic}' now. Its former topic '{record.topic}' is "
             "left as it is; `dbt run-operation orphan_topics` lists it if this project created it."
             for record in self.store.all(self.admin)
-            if record.owner == self.request.owner and record.topic != self.request.topic
+            if record.owner == self.request.owner and record.topic not in (self.request.topic, *self.request.other_topics)
         ]
 
 

@@ -72,6 +72,8 @@ class Request:
     """What to do if the topic's settings are not those of the model, see `configuration`."""
     readers: tuple[str, ...] | None = None
     """The principals that the model's `grants` give READ on the topic; None without grants."""
+    other_topics: frozenset[str] = frozenset()
+    """Those of the project's other models. Versions of a model have one owner and topics of their own."""
     samples: int = EXAMPLES
     """How many changes of each kind a preview shows."""
     report: Callable[[Preview], None] = preview.log
