@@ -4,8 +4,10 @@ is run by a test, and troubleshooting.md quotes messages as they are.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -40,15 +43,40 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def messages(source: str) -> Iterator[str]:
+    """The string literals of a module without docstrings. … stands for the values of an f-string.
+
+    >>> list(messages('"A docstring."\\nraise E(f"topic {name} " "has moved", key="orders")'))
+    ['topic … has moved', 'orders']
+    """
+    tree = ast.parse(source)
+    # The body of a class, function or module, where a literal is a docstring and no message.
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if id(node) in prose | parts:
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+
+
 def test_troubleshooting_quotes_messages_as_they_are() -> None:
-    source = "\n".join(path.read_text() for path in (ROOT / "dbt" / "adapters").rglob("*.py"))
-    # A message may be several literals, and its values are expressions.
-    joined = re.sub(r"[\"']\s*\n\s*f?r?[\"']", "", source)
-    messages = re.sub(r"\{[^{}\n]*\}", "", joined)
+    """The quote is in one message of the adapter. Its values (… and numbers) are values there too."""
+    found = [message for path in (ROOT / "dbt" / "adapters").rglob("*.py") for message in messages(path.read_text())]
     rows = re.findall(r"^\| `([^`]+)`", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
-    assert len(rows) > 20
-    words = {row: [part.strip() for part in re.split(r"…|\b\d+\b|WRITE|\(id\)", row) if part.strip()] for row in rows}
-    assert [row for row, parts in words.items() if not all(part in messages or part in joined for part in parts)] == []
+    assert len(rows) > 50
+    quotes = {row: ".*".join(map(re.escape, re.split(r"…|\b\d+\b|\(id\)", row))) for row in rows}
+    assert [row for row, quote in quotes.items() if not any(re.search(quote, one, re.DOTALL) for one in found)] == []
+
+
+def test_rows_of_tables_are_below_a_header() -> None:
+    """A row after a blank line is shown as text, not as a part of the table above it."""
+    lines = [(page.name, *pair) for page in PAGES for pair in pairwise(["", "", *page.read_text().splitlines()])]
+    starts = [(name, after) for name, before, after in lines if after.startswith("|") and not before.startswith("|")]
+    rules = [(name, before) for name, before, after in lines if re.fullmatch(r"\|[-:| ]+\|", after)]
+    assert starts == rules
 
 
 def entries(navigation: list[Any]) -> Iterator[str]:
