@@ -63,12 +63,12 @@ def steps(page: Path) -> list[Step]:
 
 def steps_of(text_of_page: str) -> list[Step]:
     found: list[Step] = []
-    for before, language, text in _blocks(text_of_page):
+    for before, language, text in blocks(text_of_page):
         path, terminal = _PATH.search(before), _TERMINAL.search(before)
         if path and language != "sh":
             found.append(File(path[1], text))
         elif language == "sh":
-            found.append(Commands(tuple(_commands(text)), terminal=terminal[1] if terminal else None))
+            found.append(Commands(tuple(commands(text)), terminal=terminal[1] if terminal else None))
         elif language == "text" and terminal:
             found.append(Printed(terminal[1], text))
         elif language == "text" and found and isinstance(found[-1], Printed) and not before:
@@ -78,7 +78,7 @@ def steps_of(text_of_page: str) -> list[Step]:
     return found
 
 
-def _blocks(page: str) -> Iterator[tuple[str, str, str]]:
+def blocks(page: str) -> Iterator[tuple[str, str, str]]:
     """The paragraph before each code block, the block's language and its text."""
     end = 0
     for block in _BLOCK.finditer(page):
@@ -87,7 +87,7 @@ def _blocks(page: str) -> Iterator[tuple[str, str, str]]:
         end = block.end()
 
 
-def _commands(text: str) -> Iterator[str]:
+def commands(text: str) -> Iterator[str]:
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
         command = re.sub(r"\s+# .*$", "", line).strip()
         if command and not command.startswith("#"):

@@ -16,7 +16,7 @@ REASONS = {
         "an optional capability that dbt-spark does not have; the catalog is read by schema"
     ),
     "dbt_clone.test_dbt_clone.BaseCloneSameSourceAndTarget": f"{ONE_DATABASE}, and the suite's SQL names a database",
-    "empty.test_empty.BaseTestEmptySeedFlag": "dbt-core 1.11 has no `dbt seed --empty`",
+    "empty.test_empty.BaseTestEmptySeedFlag": "dbt-core 1.11 has no flag `--empty` for `dbt seed`",
     "utils.test_current_timestamp.BaseCurrentTimestampAware": (
         "one of two: Spark's timestamps reach Python without a time zone, so BaseCurrentTimestampNaive runs"
     ),

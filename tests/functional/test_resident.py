@@ -111,6 +111,7 @@ def test_later_commands_use_the_running_resident(dbt: ResidentProject) -> None:
     output = dbt.succeed("run", "-s", "orders")
     assert STARTING not in output and "1 unchanged" in output
     assert dbt.topic("orders") == ["one"]
+    assert "Nothing to do" in dbt.succeed("test")
     assert dbt.processes() == before and before[1] != 0
     status = dbt.status()
     assert list(status) == ["Resident dbt", "Spark", "Commands", "Ends", "Log"], status

@@ -20,7 +20,8 @@ def test_stream_publishes_until_sigterm_while_other_commands_work(
     views = ("--vars", json.dumps({"views": topic_name}))
     events = [(user, f"region {user % 4}") for user in range(200)]
     send(broker, topic_name, events)
-    with StreamProcess(project, topic_name, "--metrics-port", "0", "--report-interval", "1") as stream:
+    selected = ("--select", "per_region+", "--target", "dev")
+    with StreamProcess(project, topic_name, *selected, "--metrics-port", "0", "--report-interval", "1") as stream:
         stream.wait_for(broker, events)
         events += [(1000, "region 0"), (0, "region 0"), (7, "new")]
         send(broker, topic_name, events[-3:])
