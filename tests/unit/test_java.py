@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Semaphore
+from typing import IO
 
 import pytest
 
@@ -65,6 +69,44 @@ def test_listed_jar_is_checked_also_beside_jars_that_are_not_listed(tmp_path: Pa
     (tmp_path / "aws-msk-iam-auth-2.3.2-all.jar").write_bytes(b"not the file of AWS")
     with pytest.raises(UpsertKafkaError, match=r"rejected: aws-msk-iam-auth-2\.3\.2-all\.jar is not the file"):
         java.check_sums("jars", [LISTED, *others], sorted(tmp_path.iterdir()))
+
+
+def test_java_is_looked_up_once_per_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path / "jdk", FAILS_IF_STARTED, 'JAVA_VERSION="21.0.4"\n')))
+    found = java.find_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "other"))
+    assert java.find_java() == found
+    clear_caches()
+    with pytest.raises(UpsertKafkaError, match="other"):
+        java.find_java()
+
+
+def test_second_process_waits_for_a_download_and_uses_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two threads are like two processes here: each opens the lock file."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    downloads: list[Path] = []
+    asked = Semaphore(0)
+    flock = fcntl.flock
+
+    def ask(lock: IO[str], operation: int) -> None:
+        asked.release()
+        flock(lock, operation)
+
+    def resolve(name: str, coordinates: list[str], exclude: list[str], folder: Path) -> None:
+        downloads.append(folder)
+        assert asked.acquire(timeout=10) and asked.acquire(timeout=10), "the other process does not ask for the lock"
+        folder.mkdir()
+        (folder / "spark.jar").touch()
+
+    def fetch() -> list[Path]:
+        return java.fetch_jars("Spark", ["org:spark:4.0.0"])
+
+    monkeypatch.setattr(java, "_resolve", resolve)
+    monkeypatch.setattr(java.fcntl, "flock", ask)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.submit(fetch), threads.submit(fetch)
+        assert first.result(30) == second.result(30) == [downloads[0] / "spark.jar"]
+    assert len(downloads) == 1
 
 
 def teardown_module() -> None:

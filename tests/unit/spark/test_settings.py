@@ -64,3 +64,14 @@ def test_msk_iam_adds_the_jar_of_aws_with_a_checksum(
     assert of_aws in resources.files("dbt.adapters.upsert_kafka").joinpath("checksums.txt").read_text().split()
     credentials.jars = [str(tmp_path / of_aws)]
     assert settings._jars(credentials) == credentials.jars, "the user's own jar of AWS is used"
+
+
+def test_log_settings_are_written_again_if_they_differ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", jars=[str(tmp_path / "spark.jar")])
+    (tmp_path / "spark.jar").touch()
+    file = tmp_path / "dbt-upsert-kafka" / "log4j2.properties"
+    for _ in range(2):
+        settings._defaults(credentials)
+        assert file.read_text() == settings.LOG4J
+        file.write_text("of an earlier version")
