@@ -1,6 +1,6 @@
 """The demo of `make demo`: a SELECT is published to a topic, its input changes, and only the changes are published.
 
-Works on a copy in .demo, so that the example is not changed and the demo can be repeated. docs/demo_recording.py records it.
+Works on a copy in .demo, so that the example is not changed and the demo can be repeated. docs/recordings.py records it.
 """
 
 from __future__ import annotations
