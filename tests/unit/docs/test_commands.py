@@ -35,6 +35,10 @@ def in_blocks(page: Path) -> Iterator[str]:
             yield from commands(text)
         elif language == "text":
             yield from re.findall(r"^\$ (.+)$", text, re.MULTILINE)
+        elif language == "ini":
+            yield from re.findall(r"^ExecStart=.*/bin/(.+)$", text, re.MULTILINE)
+        elif language == "yaml":
+            yield from (" ".join(yaml.safe_load(words)) for words in re.findall(r"^ +command: (\[.+\])$", text, re.MULTILINE))
 
 
 def in_sentences(page: Path) -> Iterator[str]:
