@@ -82,7 +82,8 @@ def read_some(address: str) -> None:
 
 def busiest(output: str) -> str:
     """The screen with the most steps in progress, from dbt's first line about a model."""
-    screen = max(screens(output), key=lambda one: (len(re.findall(r"(\b[\d,]+) of (?!\1)[\d,]+ rows", one)), one.count("rows/s")))
+    in_progress = r"(?<![\d,])([\d,]+) of (?!\1 )[\d,]+ rows"
+    screen = max(screens(output), key=lambda one: (len(re.findall(in_progress, one)), one.count("rows/s")))
     lines = screen.split("\n")
     return "\n".join(lines[next(i for i, line in enumerate(lines) if " START " in line) :])
 
