@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from dbt.adapters.upsert_kafka import options
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
-from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint, Messages, shown_options
+from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint, Messages, shown_options, without_id
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.state.record import Owner, Run
@@ -80,6 +81,12 @@ def test_placement_topic_and_grants_are_compared(tmp_path: Path, monkeypatch: py
     assert changed(kafka=KafkaSettings("a:1", {"ssl.key.password": "x"})) == []
     (tmp_path / "placed.py").write_text("def by_name(key, value, partitions): return partitions - 1\n")
     assert changed() == ["partitioner"]
+
+
+def test_schema_that_the_run_registers_is_no_other_layout() -> None:
+    """The plan of a new schema has no id yet, and the run that applies the plan registers it first."""
+    planned, registered = (json.dumps({"format": "avro-confluent", "options": {"schema_id": number}}) for number in (0, 7))
+    assert without_id(planned) == without_id(registered) == '{"format": "avro-confluent", "options": {}}'
 
 
 def test_topic_that_was_created_since() -> None:

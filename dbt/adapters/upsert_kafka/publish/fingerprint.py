@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from dbt.adapters.upsert_kafka import kafka_properties
 from dbt.adapters.upsert_kafka.errors import without_secrets
 from dbt.adapters.upsert_kafka.formats.records import HEADERS, KEY, PARTITION, TIMESTAMP, VALUE, Records
-from dbt.adapters.upsert_kafka.formats.registered import HEADER_BYTES, RegisteredFormat
+from dbt.adapters.upsert_kafka.formats.registered import HEADER_BYTES, SCHEMA_ID, RegisteredFormat
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.publish.request import Request
@@ -128,9 +128,16 @@ def before(cluster_id: str, topic: Topic | None, layout: Records, request: Reque
         of_topic(cluster_id, topic, request),
         options=shown_options(request),
         select=hashlib.sha256(request.sql.encode()).hexdigest(),
-        layout=without_secrets(f"{layout.key_layout()} {layout.value_layout()}"),
+        layout=without_secrets(f"{without_id(layout.key_layout())} {without_id(layout.value_layout())}"),
         seed=seed,
     )
+
+
+def without_id(layout: str) -> str:
+    """The layout of one side without the schema id, which a plan does not know if the schema is not registered yet."""
+    described = json.loads(layout)
+    described["options"].pop(SCHEMA_ID, None)
+    return json.dumps(described, sort_keys=True)
 
 
 def of_messages(messages: DataFrame, layout: Records, seed: int) -> Messages:
