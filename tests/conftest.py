@@ -44,6 +44,7 @@ LONGEST_FIRST = [
     "test_upsert_kafka",
     "test_security",
     "test_registry",
+    "test_streams_delta",
     "test_stream_command",
     "test_schedules",
     "test_unverified_schedules",

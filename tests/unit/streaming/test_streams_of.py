@@ -11,9 +11,12 @@ from dbt.adapters.upsert_kafka.errors import OptionsError
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.streaming import streams_of
 
-NODES: dict[str, Any] = {
-    name: {"name": name, "schema": "s", "alias": name, "config": {"materialized": kind}}
-    for name, kind in {"views": "kafka_source", "events": "kafka", "users": "upsert_kafka", "dates": "table"}.items()
+KINDS = {"views": "kafka_source", "events": "kafka", "users": "upsert_kafka", "dates": "table", "names": "view"}
+GRAPH: dict[str, Any] = {
+    "nodes": {
+        name: {"name": name, "schema": "s", "alias": name, "config": {"materialized": kind}} for name, kind in KINDS.items()
+    },
+    "sources": {"raw.orders": {"name": "orders", "schema": "lake", "identifier": "orders", "config": {"enabled": True}}},
 }
 
 
@@ -21,26 +24,23 @@ def _relation(identifier: str, schema: str = "s") -> UpsertKafkaRelation:
     return UpsertKafkaRelation.create(schema=schema, identifier=identifier)
 
 
-@pytest.mark.parametrize("name", ["views", "events"])
-def test_kafka_sources_and_kafka_models_are_streams(name: str) -> None:
-    assert streams_of.source_node("m", _relation(name), NODES)["name"] == name
+@pytest.mark.parametrize(("name", "schema"), [("views", "s"), ("events", "s"), ("dates", "s"), ("orders", "lake")])
+def test_kafka_sources_kafka_models_and_tables_are_streams(name: str, schema: str) -> None:
+    assert streams_of.source_node("m", _relation(name, schema), GRAPH)["name"] == name
 
 
 @pytest.mark.parametrize(
     ("relation", "message"),
     [
         (_relation("users"), "users is a upsert_kafka. Read it as a static table with ref()"),
-        (_relation("dates"), "dates is a table. Read it as a static table with ref()"),
-        (
-            _relation("orders", "lake"),
-            "lake.orders is no model of this project. Read it as a static table with source(), also if",
-        ),
+        (_relation("names"), "names is a view. Read it as a static table with ref()"),
+        (_relation("users", "lake"), "lake.users is no model or source of this project. Add it as a source"),
     ],
-    ids=["upsert_kafka", "table", "Delta source"],
+    ids=["upsert_kafka", "view", "unknown relation"],
 )
 def test_other_relations_are_refused_in_one_line(relation: UpsertKafkaRelation, message: str) -> None:
     with pytest.raises(OptionsError) as refused:
-        streams_of.source_node("m", relation, NODES)
+        streams_of.source_node("m", relation, GRAPH)
     text = str(refused.value.msg).replace("`", "")
     assert message in text and len(text.splitlines()) == 1
 

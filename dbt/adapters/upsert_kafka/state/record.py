@@ -116,7 +116,9 @@ class Lease:
 
 
 SourceOffsets = Mapping[str, Mapping[int, int]]
-"""The next offset to read, by topic and partition."""
+"""The next offset to read, by topic and partition. Of a Delta table: the next file, by `delta:<id>` and commit."""
+DELTA = "delta:"
+"""No topic has such a name."""
 
 
 @dataclass(frozen=True)

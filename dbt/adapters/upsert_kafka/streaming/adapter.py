@@ -12,9 +12,9 @@ from dbt.adapters.base.meta import available
 from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions
-from dbt.adapters.upsert_kafka.options.table import KAFKA_SOURCE, SINKS
+from dbt.adapters.upsert_kafka.options.table import KAFKA, KAFKA_SOURCE, SINKS
 from dbt.adapters.upsert_kafka.publish.request import Request
-from dbt.adapters.upsert_kafka.streaming import streams_of
+from dbt.adapters.upsert_kafka.streaming import delta, streams_of
 from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed
 from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 from dbt.adapters.upsert_kafka.streaming.streams_of import STREAMING_COMMANDS, StreamsOfModels
@@ -51,8 +51,11 @@ class StreamsAdapter(dbt_internals.SparkAdapterHooks):
         streams_of.check_model(model)
         if not self._model_options(model).streams:
             return relation
-        node = streams_of.source_node(model["name"], relation, graph["nodes"])
-        if node["config"]["materialized"] == KAFKA_SOURCE:
+        node = streams_of.source_node(model["name"], relation, graph)
+        kind = node["config"].get("materialized")
+        if kind not in (KAFKA_SOURCE, KAFKA):
+            return self._streams.add(model, delta.of_node(model["name"], relation, node))
+        if kind == KAFKA_SOURCE:
             parsed = self._source_options(node, graph, generate_topic_name)
         else:
             sink = self._model_options(node)

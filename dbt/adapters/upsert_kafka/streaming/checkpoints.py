@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.spark.internals import HadoopFiles
-from dbt.adapters.upsert_kafka.state.record import SourceOffsets
+from dbt.adapters.upsert_kafka.state.record import DELTA, SourceOffsets
 
 MANAGER_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
+DELTA_ID = "reservoirId"
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,19 @@ def parse_offsets(text: str) -> dict[str, dict[int, int]]:
 
     >>> parse_offsets('v1\\n{"batchWatermarkMs":0}\\n{"views":{"0":12,"1":7}}')
     {'views': {0: 12, 1: 7}}
+
+    The next commit of a Delta table and the next file in it are like a partition and its offset:
+
+    >>> parse_offsets('v1\\n{}\\n{"sourceVersion":1,"reservoirId":"5f0c","reservoirVersion":4,"index":-1}')
+    {'delta:5f0c': {4: -1}}
     """
     merged: dict[str, dict[int, int]] = {}
     for line in text.splitlines()[2:]:
-        for topic, partitions in (json.loads(line) if line.startswith("{") else {}).items():
+        source = json.loads(line) if line.startswith("{") else {}
+        if DELTA_ID in source:
+            merged[f"{DELTA}{source[DELTA_ID]}"] = {int(source["reservoirVersion"]): int(source["index"])}
+            continue
+        for topic, partitions in source.items():
             found = merged.setdefault(topic, {})
             for partition, offset in partitions.items():
                 # A topic may be read by two sources: what both have read is the smaller offset.

@@ -36,9 +36,10 @@ from dbt.adapters.upsert_kafka.spark.settings import default_shuffle_partitions
 from dbt.adapters.upsert_kafka.state.keeper import LEASES, Held
 from dbt.adapters.upsert_kafka.state.record import SourceOffsets
 from dbt.adapters.upsert_kafka.state.store import Access
-from dbt.adapters.upsert_kafka.streaming import plan, refresh, rows, sources, start
+from dbt.adapters.upsert_kafka.streaming import delta, plan, refresh, rows, sources, start
 from dbt.adapters.upsert_kafka.streaming.batches import Batches
 from dbt.adapters.upsert_kafka.streaming.checkpoints import MANAGER_SETTING, Checkpoint
+from dbt.adapters.upsert_kafka.streaming.delta import DeltaTable
 from dbt.adapters.upsert_kafka.streaming.plan import StreamPlan
 from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 
@@ -80,6 +81,8 @@ class StreamModel:
     is_continuous: bool = False
     """Whether this process runs the stream until it is stopped, and holds its lease."""
     is_cancelled: Callable[[], bool] = lambda: False
+    tables: Sequence[DeltaTable] = ()
+    """Read as streams, besides the sources."""
 
     def checkpoint(self, query: str) -> Checkpoint:
         return Checkpoint.of(self.spark, self.location, self.request.topic, query)
@@ -118,12 +121,14 @@ def analyse(model: StreamModel) -> tuple[StreamPlan, Records]:
     """
     name = model.request.model
     deliver.check_spark(model.spark, model.request)
-    if not model.sources:
+    if not model.sources and not model.tables:
         raise OptionsError(
             f"model {name}: has trigger={model.request.options.trigger} and reads no stream. Select from "
             "{{ stream(ref('…')) }}, or remove the trigger. Nothing was started."
         )
-    if problems := [problem for source in model.sources for problem in sources.problems(source)]:
+    problems = [problem for source in model.sources for problem in sources.problems(source)]
+    problems += [problem for table in model.tables if (problem := delta.problem(model.spark, table))]
+    if problems:
         raise OptionsError("\n".join(f"model {name}: {problem}. Nothing was started." for problem in problems))
     if model.request.checks:
         raise OptionsError(
@@ -138,6 +143,8 @@ def analyse(model: StreamModel) -> tuple[StreamPlan, Records]:
 def _plan(model: StreamModel, offsets: SourceOffsets | None = None) -> StreamPlan:
     for source in model.sources:
         sources.create_view(model.spark, source, None if offsets is None else sources.of_source(source, offsets))
+    for table in model.tables:
+        delta.create_view(model.spark, table)
     try:
         selected = model.spark.sql(model.sql)
     except PySparkException as error:
@@ -158,7 +165,9 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
     memory = recall(admin, topic, request)
     _check_access(request, memory)
     texts = {source.view: _definition_text(model.spark, source) for source in model.sources}
+    texts |= {table.view: table.text() for table in model.tables}
     definition = start.definition(model.sql, texts, layout, request)
+    definition |= {f"id of the Delta table {table.name}": table.id(model.spark) for table in model.tables}
     begins = start.decide(
         start.Situation(
             request,
@@ -166,9 +175,10 @@ def begin(model: StreamModel, analysed: StreamPlan, layout: Records, admin: Kafk
             topic,
             model.sources,
             _with_partitions(definition, topic, request),
-            analysed.is_stateless,
+            analysed.is_stateless and not model.tables,
             model.checkpoint,
             model.has_checkpoints,
+            tables=model.tables,
         )
     )
     before = memory.record
@@ -273,6 +283,9 @@ def failure(model: StreamModel, writer: Batches, error: BaseException) -> Except
     if isinstance(writer.error, UpsertKafkaError):
         return writer.error
     text = str(writer.error or error)
+    remedy = start.APPEND_AGAIN if model.request.options.appends else start.START_OVER
+    if found_by_delta := delta.failure(model.request.model, model.tables, text, remedy):
+        return found_by_delta
     found = _CAUSE.search(text)
     reason = found[1] if found else text.strip().splitlines()[0]
     return UpsertKafkaError(f"model {model.request.model}: the stream failed: {reason[:500]}. The next start continues it.")

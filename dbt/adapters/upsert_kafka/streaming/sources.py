@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from dbt.adapters.upsert_kafka.catalog import name
 from dbt.adapters.upsert_kafka.errors import OptionsError
@@ -23,7 +21,8 @@ from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.source import slices
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 from dbt.adapters.upsert_kafka.sql import quote_identifier
-from dbt.adapters.upsert_kafka.state.record import SourceOffsets
+from dbt.adapters.upsert_kafka.state.record import DELTA, SourceOffsets
+from dbt.adapters.upsert_kafka.streaming.watermarks import with_watermark
 
 GROUP = "group.id"
 
@@ -108,7 +107,8 @@ def first_offsets(model: str, streams: Sequence[StreamSource], known: SourceOffs
 
 def of_source(source: StreamSource, offsets: SourceOffsets) -> SourceOffsets:
     """The offsets of the topics that one source reads."""
-    return {topic: partitions for topic, partitions in offsets.items() if slices.covers(source.options, topic)}
+    own = (name for name in offsets if not name.startswith(DELTA) and slices.covers(source.options, name))
+    return {topic: offsets[topic] for topic in own}
 
 
 def check_once(model: str, streams: Sequence[StreamSource], names: Iterable[str]) -> None:
@@ -161,26 +161,9 @@ def create_view(spark: SparkSession, source: StreamSource, offsets: SourceOffset
             f"stream(): the SQL of the kafka_source {source.model} does not select from kafka_topic(). Run the source again, or "
             "read it with ref()"
         )
-    rows = _with_watermark(spark.sql(text.replace(table, quote_identifier(raw))), source)
+    rows = spark.sql(text.replace(table, quote_identifier(raw)))
+    rows = with_watermark(rows, options.watermark, f"kafka_source {source.model}")
     rows.createOrReplaceTempView(source.view)
-    return rows
-
-
-def _with_watermark(rows: DataFrame, source: StreamSource) -> DataFrame:
-    for column, delay in source.options.watermark.items():
-        field = next((field for field in rows.schema.fields if field.name.lower() == column.lower()), None)
-        if field is None:
-            raise OptionsError(
-                f"watermark: the kafka_source {source.model} has no column {column}, its columns are {', '.join(rows.columns)}"
-            )
-        if isinstance(field.dataType, TimestampNTZType):
-            rows = rows.withColumn(field.name, F.col(quote_identifier(field.name)).cast(TimestampType()))
-        elif not isinstance(field.dataType, TimestampType):
-            raise OptionsError(
-                f"watermark: column {column} of the kafka_source {source.model} has type {field.dataType.simpleString()}; it "
-                "must be a timestamp"
-            )
-        rows = rows.withWatermark(field.name, f"{int(delay.total_seconds() * 1000)} milliseconds")
     return rows
 
 

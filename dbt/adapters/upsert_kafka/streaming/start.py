@@ -24,6 +24,7 @@ from dbt.adapters.upsert_kafka.state import ownership
 from dbt.adapters.upsert_kafka.state.record import Stream
 from dbt.adapters.upsert_kafka.streaming import sources
 from dbt.adapters.upsert_kafka.streaming.checkpoints import Checkpoint
+from dbt.adapters.upsert_kafka.streaming.delta import DeltaTable
 from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 
 START_OVER = "To start over, run it once with --full-refresh: all events are read again, and keys that vanished are deleted."
@@ -51,6 +52,7 @@ class Situation:
     """The checkpoint of a query."""
     has_checkpoints: Callable[[], bool]
     """Whether the topic has a checkpoint of any query."""
+    tables: Sequence[DeltaTable] = ()
 
     @property
     def appends(self) -> bool:
@@ -146,6 +148,13 @@ def _resume(situation: Situation, stream: Stream) -> Start:
         if stream.batch < 0:
             # The stream was killed before its first batch.
             return Start(stream, is_new=True)
+        if situation.tables:
+            names = ", ".join(table.name for table in situation.tables)
+            raise _refused(
+                situation,
+                f"its checkpoint '{checkpoint.path}' is gone, and with it the position in the Delta table {names}. Restore the "
+                f"folder. {situation.start_over}",
+            )
         if not situation.is_stateless:
             raise _refused(
                 situation,

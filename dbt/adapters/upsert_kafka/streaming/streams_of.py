@@ -12,11 +12,14 @@ from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.options.table import CONTINUOUS, KAFKA, KAFKA_SOURCE, SINKS, UPSERT_KAFKA
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.sql import quote_identifier
-from dbt.adapters.upsert_kafka.streaming import handover, pipeline, sources
+from dbt.adapters.upsert_kafka.streaming import delta, handover, pipeline, sources
+from dbt.adapters.upsert_kafka.streaming.delta import DeltaTable
 from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed, StreamModel
 from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 
-READS = "stream() reads a kafka_source, or a kafka model that appends"
+READS = "stream() reads a kafka_source, a kafka model that appends or a Delta table"
+TABLES = ("incremental", "seed", "snapshot", "table")
+"""The materializations that may be Delta tables."""
 STREAMING_COMMANDS = ("run", "build", "retry")
 """The commands that publish. In others `stream()` is the relation itself."""
 
@@ -40,22 +43,23 @@ def check_model(model: Mapping[str, Any]) -> None:
         )
 
 
-def source_node(model: str, relation: Any, nodes: Mapping[str, Any]) -> dict[str, Any]:
-    """The kafka_source or `kafka` model of a relation.
+def source_node(model: str, relation: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
+    """The node of a relation: a kafka_source, a `kafka` model, or what may be a Delta table.
 
     Raises:
         OptionsError: it is something else.
     """
-    for node in nodes.values():
-        if (node["schema"], node.get("alias")) == (relation.schema, relation.identifier):
+    name = (relation.schema, relation.identifier)
+    for node in graph["nodes"].values():
+        if (node["schema"], node.get("alias")) == name:
             kind = node["config"].get("materialized")
-            if kind in (KAFKA_SOURCE, KAFKA):
+            if kind in (KAFKA_SOURCE, KAFKA, *TABLES):
                 return dict(node)
             raise OptionsError(f"model {model}: {READS}, and {node['name']} is a {kind}. Read it as a static table with ref()")
-    raise OptionsError(
-        f"model {model}: {READS}, and {relation} is no model of this project. Read it as a static table with source(), also "
-        "if it is a Delta table"
-    )
+    for node in graph["sources"].values():
+        if (node["schema"], node["identifier"]) == name:
+            return dict(node)
+    raise OptionsError(f"model {model}: {READS}, and {relation} is no model or source of this project. Add it as a source")
 
 
 def events_of(model: str, node: str, sink: ModelOptions, topic: str) -> ModelOptions:
@@ -82,9 +86,9 @@ class StreamsOfModels:
     """The streams of one dbt command, by model."""
 
     def __init__(self) -> None:
-        self._sources: dict[str, dict[str, StreamSource]] = {}
+        self._sources: dict[str, dict[str, StreamSource | DeltaTable]] = {}
 
-    def add(self, model: Mapping[str, Any], source: StreamSource) -> str:
+    def add(self, model: Mapping[str, Any], source: StreamSource | DeltaTable) -> str:
         """Register a stream of a model.
 
         Returns:
@@ -95,8 +99,12 @@ class StreamsOfModels:
 
     def open(self, model: Mapping[str, Any], handle: Any) -> None:
         """Create the views of a model's streams, so that its SELECT can be analysed."""
-        for source in self._of(model):
+        for source in self._sources_of(model):
             sources.create_view(handle.spark, source)
+        for table in self._tables_of(model):
+            if problem := delta.problem(handle.spark, table):
+                raise OptionsError(f"model {model['name']}: {problem}. Nothing was started.")
+            delta.create_view(handle.spark, table)
 
     def publish(self, model: Mapping[str, Any], sql: str, handle: Any, request: Request, location: str | None) -> Streamed:
         """Publish what is new; see `pipeline.publish`.
@@ -117,8 +125,9 @@ class StreamsOfModels:
         folder = location or (credentials.state_dir / "checkpoints").as_uri()
         is_continuous = request.options.trigger == CONTINUOUS and handover.is_active() and request.mode == "publish"
         found = StreamModel(
-            handle.spark, sql, self._of(model), request, folder, is_continuous, is_cancelled=lambda: handle.is_cancelled
-        )
+            handle.spark, sql, self._sources_of(model), request, folder, is_continuous, lambda: handle.is_cancelled,
+            self._tables_of(model),
+        )  # fmt: skip
         if not is_continuous:
             return pipeline.publish(found)
         handover.wait_for_lease(request, lambda: handle.is_cancelled)
@@ -127,5 +136,11 @@ class StreamsOfModels:
         handover.give(replace(found, request=replace(request, full_refresh=False)))
         return streamed
 
-    def _of(self, model: Mapping[str, Any]) -> tuple[StreamSource, ...]:
+    def _sources_of(self, model: Mapping[str, Any]) -> tuple[StreamSource, ...]:
+        return tuple(found for found in self._of(model) if isinstance(found, StreamSource))
+
+    def _tables_of(self, model: Mapping[str, Any]) -> tuple[DeltaTable, ...]:
+        return tuple(found for found in self._of(model) if isinstance(found, DeltaTable))
+
+    def _of(self, model: Mapping[str, Any]) -> tuple[StreamSource | DeltaTable, ...]:
         return tuple(self._sources.get(model["unique_id"], {}).values())

@@ -1,5 +1,5 @@
-{#-- Reads a kafka_source as a stream, in models with a trigger: from {{ stream(ref('pageviews')) }}. In batch runs, compile, show,
-     unit tests and with --empty it is the relation itself. --#}
+{#-- Reads a kafka_source, a kafka model or a Delta table as a stream, in models with a trigger: from {{ stream(ref('pageviews')) }}.
+     In batch runs, compile, show, unit tests and with --empty it is the relation itself. --#}
 {% macro stream(relation) -%}
   {{ return(adapter.stream(model, relation, flags.WHICH, graph, generate_topic_name) if execute else relation) }}
 {%- endmacro %}
