@@ -38,6 +38,12 @@ def main() -> None:
     parser.add_argument("--interval", type=int, default=1_000, help="milliseconds between two batches of streams")
     parser.add_argument("--warm", type=float, default=120, help="seconds for which each stream runs before it is measured")
     parser.add_argument("--seconds", type=float, default=120, help="for which the latency of streams is measured")
+    parser.add_argument(
+        "--sustain", type=int, nargs="*", default=[10_000, 20_000, 40_000, 80_000], help="rates that are offered to each stream"
+    )
+    parser.add_argument("--sustain-seconds", type=float, default=30, help="for which each of these rates is offered")
+    parser.add_argument("--minutes", type=float, default=0, help="for which the memory of each stream is sampled")
+    parser.add_argument("--contenders", type=int, default=None, help="measure only the first contenders of streams")
     parser.add_argument("--huge", action="store_true", help="measure growth up to ten million rows")
     parser.add_argument(
         "--only",

@@ -1,7 +1,8 @@
 """Streams: the same aggregation continuously, by `upsert-kafka stream` and by Flink's upsert-kafka, at the same interval.
 
-Each contender runs alone: first warm, at the rate of the measurement, then the latency of probes at this rate, then a burst that
-it has to catch up with. Every event must be counted once at the end.
+Each contender runs alone: first warm, at the rate of the measurement, then the latency of probes at this rate, then higher rates
+until one is not sustained, then a burst that it has to catch up with, then memory over minutes. Every event must be counted once
+at the end.
 """
 
 from __future__ import annotations
@@ -24,11 +25,17 @@ from kafka import KafkaAdminClient
 from benchmarks import flink
 from benchmarks.measured import Figure, say
 from benchmarks.stream_load import Load, Results, percentile
+from benchmarks.stream_memory import Memory
 from tests.dbt_project import Project
 from tests.services import Cluster
 
+_SUSTAINED = "highest rate that was offered and sustained"
 PARTITIONS, GROUPS = 4, 10_000
 START_SECONDS, CATCH_UP_SECONDS = 600.0, 1800.0
+LAG_SECONDS, LAG_GROWTH_SECONDS = 5.0, 2.0
+"""A rate is sustained if the events that are not counted yet are those of so many seconds at most, and grow by fewer."""
+GENERATED = 0.95
+"""Of an offered rate that the generator must reach."""
 
 MODELS = {
     "models/views.sql": "{{ config(materialized='kafka_source', topic=var('source')) }}\nselect * from {{ kafka_topic() }}",
@@ -73,6 +80,10 @@ class Measured:
     """The machine's, of the last minute."""
     own_cpu: float
     """Seconds that the generator and the reader of this benchmark took from the contender's processors while it caught up."""
+    sustained: int | None
+    """The highest rate that was offered and sustained; None if none was."""
+    memory: Memory | None
+    """Over `--minutes`, at the rate of the measurement."""
 
     @property
     def note(self) -> str:
@@ -82,8 +93,9 @@ class Measured:
 def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
     found: dict[str, Measured] = {}
     with Cluster() as cluster:
-        environment = flink.environment()
-        for number, contender in enumerate(CONTENDERS):
+        contenders = CONTENDERS[: arguments.contenders]
+        environment = flink.environment() if any(contender.is_flink for contender in contenders) else None
+        for number, contender in enumerate(contenders):
             if contender.is_flink and environment is None:
                 continue
             say(f"{contender.name}: starts")
@@ -97,6 +109,9 @@ def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
             one = found[contender.name]
             middle, tail = statistics.median(one.latencies), percentile(one.latencies, 99)
             say(f"  {one.events_per_second:9,.0f} events/s, median {middle:.2f} s, p99 {tail:.2f} s, {one.note}")
+            say(f"  sustained {one.sustained or 0:,} events/s")
+            if one.memory is not None:
+                say(f"  resident {', '.join(f'{value:.0f}' for value in one.memory.resident())} MB, {one.memory.note()}")
     return _figures(found, arguments)
 
 
@@ -113,13 +128,42 @@ def _measured(topics: Topics, process: subprocess.Popen[bytes], arguments: argpa
         load.at_rate(arguments.rate, arguments.seconds)
         results.wait_for(load.sent, CATCH_UP_SECONDS)
         latencies = [results.arrived[probe] - at for probe, at in load.acknowledged.items()]
+        sustained = _sustained(load, results, arguments)
         begin, used = time.monotonic(), time.process_time()
         load.burst(arguments.rows)
         seconds = results.wait_for(load.sent, CATCH_UP_SECONDS) - begin
+        note = (os.getloadavg()[0], time.process_time() - used)
+        memory = _memory(load, process, arguments)
+        results.wait_for(load.sent, CATCH_UP_SECONDS)
         assert results.total == load.sent, f"{results.total} of {load.sent} events are counted"
-        return Measured(latencies, arguments.rows / seconds, os.getloadavg()[0], time.process_time() - used)
+        return Measured(latencies, arguments.rows / seconds, *note, sustained, memory)
     finally:
         results.close()
+
+
+def _sustained(load: Load, results: Results, arguments: argparse.Namespace) -> int | None:
+    """The highest of the offered rates at which the lag stays bounded."""
+    highest = None
+    for rate in sorted(arguments.sustain):
+        lags, begin, before = [], time.monotonic(), load.sent
+        for _ in range(2):
+            load.at_rate(rate, arguments.sustain_seconds / 2)
+            lags.append((load.sent - results.total) / rate)
+        offered = (load.sent - before) / (time.monotonic() - begin)
+        results.wait_for(load.sent, CATCH_UP_SECONDS)
+        say(f"  {rate:,} events/s offered, {offered:,.0f} generated, {lags[0]:.1f} s and {lags[1]:.1f} s behind")
+        if offered < GENERATED * rate or lags[1] > LAG_SECONDS or lags[1] - lags[0] > LAG_GROWTH_SECONDS:
+            break
+        highest = rate
+    return highest
+
+
+def _memory(load: Load, process: subprocess.Popen[bytes], arguments: argparse.Namespace) -> Memory | None:
+    if not arguments.minutes:
+        return None
+    with Memory(process.pid) as memory:
+        load.at_rate(arguments.rate, arguments.minutes * 60)
+    return memory
 
 
 def _figures(found: dict[str, Measured], arguments: argparse.Namespace) -> list[Figure]:
@@ -132,6 +176,12 @@ def _figures(found: dict[str, Measured], arguments: argparse.Namespace) -> list[
         figures.append(
             Figure(f"catching up with {arguments.rows:,} events", name, [one.events_per_second], "events/s", rate, note=one.note)
         )
+        if one.sustained is not None:
+            highest = None if base is None or base.sustained is None else float(base.sustained)
+            figures.append(Figure(_SUSTAINED, name, [float(one.sustained)], "events/s", highest, note=one.note))
+        if one.memory is not None and (resident := one.memory.resident()):
+            work = f"resident memory in {arguments.minutes:g} minutes, {at}"
+            figures.append(Figure(work, name, resident, "MB", note=one.memory.note()))
         for which, percent in {"median": 50, "p99": 99}.items():
             seconds = None if base is None else percentile(base.latencies, percent)
             figures.append(
