@@ -153,7 +153,8 @@ def _unique_rows(frame: DataFrame, plan: StreamPlan, request: Request) -> BatchR
 
 def _first_rows(observed: DataFrame, stored: DataFrame, condition: str, columns: Sequence[Column | str]) -> pa.Table:
     """The rows that meet the condition, as far as they are few and small. The query computes and stores all rows."""
-    most = COLLECTED_RECORDS // tasks_of_checkpoint(stored) + 1
+    # A batch without events may have no task.
+    most = COLLECTED_RECORDS // max(1, tasks_of_checkpoint(stored)) + 1
     is_first = f"(monotonically_increasing_id() & {ROW_IN_TASK}) < {most}"
     return observed.where(condition).where(_whole_size(stored) <= COLLECTED_BYTES).where(is_first).select(*columns).toArrow()
 
