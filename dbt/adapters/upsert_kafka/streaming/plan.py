@@ -42,6 +42,7 @@ NOT_FINAL = (
     "a kafka model appends a row when it is final, so its aggregate must group by a time window or column that has a watermark "
     "on the kafka_source (watermark: {column: '10 minutes'}); to publish each change of a group, set materialized='upsert_kafka'"
 )
+GLOBAL_SESSION = "a session window of all events can't be computed by a stream; add a column of the events to GROUP BY"
 LIMITS = ("GlobalLimit", "LocalLimit", "Offset")
 STATEFUL = ("Aggregate", "Deduplicate", "DeduplicateWithinWatermark")
 
@@ -74,7 +75,7 @@ def checked(model: str, rows: DataFrame, options: ModelOptions) -> StreamPlan:
     nodes = _nodes(model, plan)
     joins_streams = _joins_streams(nodes)
     aggregate = next((node for node in nodes if node.name == "Aggregate"), None)
-    is_session = aggregate is not None and any(text.startswith("session_window") for text in aggregate.grouping)
+    is_session = _is_session(model, aggregate)
     output_mode: OutputMode = "Append" if joins_streams or is_session else "Update"
     try:
         check_streaming_plan(rows, output_mode)
@@ -93,6 +94,7 @@ def _appending(model: str, selected: DataFrame) -> StreamPlan:
     """The plan of a `kafka` model: each row is written once, when it is final. SELECT DISTINCT keeps all rows in its state."""
     rows = with_deduplication(selected)
     nodes = _nodes(model, optimized_plan(rows))
+    _is_session(model, next((node for node in nodes if node.name == "Aggregate"), None))
     try:
         check_streaming_plan(rows, "Append")
     except PySparkException as error:
@@ -107,6 +109,14 @@ def _nodes(model: str, plan: PlanNode) -> list[PlanNode]:
     if any(node.name in LIMITS for node in nodes):
         raise _error(model, REMEDIES["Limits are not supported"])
     return nodes
+
+
+def _is_session(model: str, aggregate: PlanNode | None) -> bool:
+    sessions = [text.startswith("session_window") for text in aggregate.grouping] if aggregate is not None else []
+    # Spark refuses it only when the query runs.
+    if sessions and all(sessions):
+        raise _error(model, GLOBAL_SESSION)
+    return any(sessions)
 
 
 def _joins_streams(nodes: Sequence[PlanNode]) -> bool:
