@@ -139,6 +139,13 @@ def test_watermarks_skipped_commits_and_other_tables(dbt_project: Callable[..., 
 
         project.succeed("run", "--select", "dates")
         assert "is a table of format parquet. Read it as a static table" in lake.run("--select", "of_dates").message("of_dates")
+        days = "{{ config(materialized='incremental', incremental_strategy='append') }} select 1 as user_id"
+        project.write({"models/days.sql": days, "models/of_days.sql": EACH.replace("source('raw', 'events')", "ref('days')")})
+        for _ in range(2):
+            assert project.succeed("run", "--select", "days", "of_days").response("of_days")["events"] == 1
         project.write({"models/of_dates.sql": EACH.replace("source('raw', 'events')", "ref('plain')")})
         assert "plain is a view. Read it as a static table" in lake.run("--select", "of_dates").message("of_dates")
+        project.write({"models/of_dates.sql": EACH.replace("source('raw', 'events')", "ref('missing_table')")})
+        project.write({"models/missing_table.sql": "{{ config(materialized='table') }} select 1 as user_id"})
+        assert "can't read" in (missing := lake.run("--select", "of_dates").message("of_dates")) and "NOT_FOUND" in missing
         assert f"{lake.schema}.of_dates" not in list_topics(broker)

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import catalog
-from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError
+from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.options import values
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.spark import table_formats
@@ -81,7 +81,7 @@ def problem(spark: SparkSession, table: DeltaTable) -> str | None:
     try:
         described = spark.sql(f"DESCRIBE TABLE EXTENDED {catalog.name(table.relation)}").collect()
     except PySparkException as error:
-        return f"stream() can't read {table.name}: {table_formats.explain(error) or first_line(error)}"
+        return f"stream() can't read {table.name}: {(table_formats.explain(error) or first_line(error)).rstrip('.')}"
     found = {row["col_name"].lower(): row["data_type"] for row in described}
     kind = "view" if found.get("type") == "VIEW" else f"table of format {found.get('provider', 'unknown')}"
     if str(found.get("provider")).lower() == "delta":
@@ -103,8 +103,9 @@ def create_view(spark: SparkSession, table: DeltaTable) -> DataFrame:
     return rows
 
 
-def failure(model: str, tables: Sequence[DeltaTable], text: str, start_over: str) -> GuardError | None:
-    """The error of a stream that Delta Lake has ended, in one line; None if it was something else.
+def failure(model: str, tables: Sequence[DeltaTable], text: str, start_over: str) -> UpsertKafkaError | None:
+    """The error of a stream that Delta Lake has ended, in one line; None if it was something else. A GuardError if the next start
+    would fail too.
 
     Args:
         text: Spark's error.
@@ -116,13 +117,16 @@ def failure(model: str, tables: Sequence[DeltaTable], text: str, start_over: str
     names = ", ".join(table.name for table in tables)
     found = _VERSION.search(text)
     version = f" in version {found[1]}" if found else ""
+    if any(code.startswith("DELTA_SCHEMA_CHANGED") for code in codes):
+        return UpsertKafkaError(
+            f"model {model}: the columns of the Delta table {names} changed{version}. The batch was not written. Run it again. "
+            f"If it fails again: {start_over}"
+        )
     if codes.intersection(_CHANGED):
         reason = (
             f"rows of the Delta table {names} were updated or deleted{version}, and a stream reads appended rows only. "
             f"{start_over} To ignore such commits, set {SKIP}: true in the meta of the source."
         )
-    elif any(code.startswith("DELTA_SCHEMA_CHANGED") for code in codes):
-        reason = f"the columns of the Delta table {names} changed{version}. Run it again. If it is refused again: {start_over}"
     else:
         reason = f"the Delta table {names} can't be read on ({', '.join(sorted(codes))}). {start_over}"
     return GuardError(f"model {model}: {reason} The batch was not written.")
