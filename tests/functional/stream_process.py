@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -53,9 +55,13 @@ def counted(events: Iterable[Event]) -> dict[str, Any]:
 
 
 class StreamProcess:
-    """A running command. Its output is read from files, so that it never waits for a reader."""
+    """A running command. Its output is read from files, so that it never waits for a reader.
 
-    def __init__(self, project: Project, topic: str, *arguments: str) -> None:
+    Args:
+        own_group: whether `interrupt` is used.
+    """
+
+    def __init__(self, project: Project, topic: str, *arguments: str, own_group: bool = False) -> None:
         self.topic = topic
         folder = str(project.folder)
         number = len(list(project.folder.glob("stream-*.out")))
@@ -64,8 +70,9 @@ class StreamProcess:
         command += ["--vars", json.dumps({"views": topic}), "--project-dir", folder, "--profiles-dir", folder]
         with self._stdout.open("w") as out, self._stderr.open("w") as err:
             self.process = subprocess.Popen(
-                command, cwd=folder, env=project.environment(), text=True, stdin=subprocess.DEVNULL, stdout=out, stderr=err
-            )
+                command, cwd=folder, env=project.environment(), text=True, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=own_group,
+            )  # fmt: skip
 
     def __enter__(self) -> Self:
         return self
@@ -73,6 +80,10 @@ class StreamProcess:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
+
+    def interrupt(self) -> None:
+        """Send Ctrl-C as a terminal does: to all processes of the group, with Spark's JVM."""
+        os.killpg(self.process.pid, signal.SIGINT)
 
     def wait_for(self, broker: str, events: Iterable[Event]) -> None:
         """Wait until the topic has the result of the events."""

@@ -8,6 +8,8 @@ import socket
 import urllib.request
 from collections.abc import Callable
 
+import pytest
+
 from tests.dbt_project import Project
 from tests.functional.stream_process import FILES, StreamProcess, per_region, send
 from tests.services import end_offsets
@@ -54,3 +56,24 @@ def test_stream_publishes_until_sigterm_while_other_commands_work(
     send(broker, topic_name, [(9, "new")])
     assert project.succeed("run", "--select", "per_region", *views).response("per_region")["events"] == 1
     assert per_region(broker, topic_name)["new"] == {"region": "new", "pv": 3, "uv": 3}
+
+
+@pytest.mark.nightly
+def test_ctrl_c_of_a_terminal_ends_the_stream_between_batches(
+    dbt_project: Callable[..., Project], broker: str, topic_name: str
+) -> None:
+    project, events = dbt_project(FILES), [(user, f"region {user % 4}") for user in range(50)]
+    send(broker, topic_name, events)
+    with StreamProcess(project, topic_name, own_group=True) as stream:
+        stream.wait_for(broker, events)
+        events += [(user, "late") for user in range(20)]
+        send(broker, topic_name, events[50:])
+        stream.interrupt()
+        assert stream.process.wait(60) == 0, stream.output()
+        assert "Traceback" not in stream.output()
+    last = stream.lines()[-1]
+    assert last["status"] == "ended" and last["error"] is None
+    # The lease was released, and the rest is read once.
+    rest = project.succeed("run", "--select", "per_region", "--vars", json.dumps({"views": topic_name}))
+    assert last["events"] + rest.response("per_region")["events"] == len(events)
+    assert per_region(broker, topic_name)["late"]["pv"] == 20

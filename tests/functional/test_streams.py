@@ -213,7 +213,6 @@ def test_check_constraints_are_refused(stream: StreamTable) -> None:
     assert stream.state_record() is None
 
 
-@pytest.mark.nightly
 def test_change_events_are_change_rows(stream: StreamTable) -> None:
     stream.source_options["value_format"] = "debezium-json"
     sign = "if(row_kind IN ('+I', '+U'), 1, -1)"
@@ -331,7 +330,6 @@ def test_old_copy_of_a_checkpoint_is_refused(stream: StreamTable, tmp_path: Path
     assert stream.end() == end
 
 
-@pytest.mark.nightly
 def test_deleted_topic_is_published_from_the_start(stream: StreamTable) -> None:
     stream.send([(1, "a"), (2, "b")])
     stream.run()

@@ -80,7 +80,8 @@ def test_documents_example_as_a_stream(dbt_project: Callable[..., Project], brok
 
 LAST_VIEW = """
 {{ config(materialized='upsert_kafka', unique_key='user_id', topic=var('views') ~ '_last_view', trigger='available-now',
-          sink_delivery_guarantee='exactly-once', exclude_columns=['kafka_partition', 'kafka_offset']) }}
+          sink_delivery_guarantee='exactly-once', exclude_columns=['kafka_partition', 'kafka_offset'],
+          checkpoint_location=var('checkpoints') if target.name == 'prod' else none) }}
 select user_id, user_region, kafka_partition, kafka_offset from {{ stream(ref('pageviews')) }}"""
 COUNTS = PER_REGION.replace("format='avro', ", "")
 
@@ -97,11 +98,16 @@ def test_streams_in_an_empty_container_and_with_a_second_target(
     project = dbt_project({**FILES, "models/per_region.sql": COUNTS, "models/last_view.sql": LAST_VIEW})
     targets = {
         "dev": project.profile,
-        "prod": {**project.profile, "topic_prefix": "prod.", "schema": f"{project.profile['schema']}_prod"},
+        "prod": {
+            **project.profile,
+            "topic_prefix": "prod.",
+            "schema": f"{project.profile['schema']}_prod",
+            "checkpoint_location": str(project.folder / "of_profile"),
+        },
         "staging": {**project.profile, "schema": f"{project.profile['schema']}_staging"},
     }
     project.write({"profiles.yml": yaml.safe_dump({"shop": {"target": "dev", "outputs": targets}})})
-    views = ("--vars", json.dumps({"views": topic_name}))
+    views = ("--vars", json.dumps({"views": topic_name, "checkpoints": (project.folder / "of_model").as_uri()}))
     counts, last = f"{topic_name}_per_region", f"{topic_name}_last_view"
     _views(broker, topic_name, [(1, "a"), (2, "a"), (3, "b")])
     project.succeed("run", *views)
@@ -116,6 +122,9 @@ def test_streams_in_an_empty_container_and_with_a_second_target(
     assert {topic: end_offsets(broker, topic) for topic in (counts, last)} == end
     assert _table(broker, f"prod.{counts}", "user_region", "pv") == {"a": 2, "b": 1, "c": 1}
     assert {topic for topic in list_topics(broker) if counts in topic} == {counts, f"prod.{counts}"}
+    folders = [".upsert_kafka/checkpoints", "of_profile", "of_model"]
+    found = [sorted(path.name for path in (project.folder / folder).iterdir()) for folder in folders]
+    assert found == [sorted([counts, last]), [f"prod.{counts}"], [f"prod.{last}"]]
 
     # In an empty container the checkpoints are lost: a stateless stream has its offsets in the state record.
     shutil.rmtree(project.folder / ".upsert_kafka")
