@@ -115,7 +115,7 @@ def test_later_commands_use_the_running_resident(dbt: ResidentProject) -> None:
     assert dbt.processes() == before and before[1] != 0
     status = dbt.status()
     assert list(status) == ["Resident dbt", "Spark", "Commands", "Ends", "Log"], status
-    assert status["Commands"].strip() == "2 so far, 0 running" and status["Ends"].strip() == "30 minutes after the last command"
+    assert status["Commands"].strip() == "3 so far, 0 running" and status["Ends"].strip() == "30 minutes after the last command"
 
 
 def test_output_and_exit_codes_are_those_of_plain_dbt(dbt: ResidentProject) -> None:
@@ -362,7 +362,7 @@ def test_killed_command_leaves_no_job_and_no_table(own: ResidentProject) -> None
     own.wait_for("START sql table model", beats)
     processes = own.processes()
     wait_until(lambda: own.beats("beats") != ["null"])
-    [child] = Path(f"/proc/{processes[0]}/task/{processes[0]}/children").read_text().split()
+    child, *_ = Path(f"/proc/{processes[0]}/task/{processes[0]}/children").read_text().split()
     os.kill(int(child), signal.SIGKILL)
     assert beats.wait(SECONDS) == -signal.SIGKILL
     assert own.growing("beats") == []

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
 from pyspark import InheritableThread
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.spark import shared_internals
+from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
 
 TAG = "dbt-test-of-shared-internals"
 SLOW = "SELECT reflect('java.lang.Thread', 'sleep', 100L) FROM range(0, 12000, 1, 1)"
@@ -24,7 +23,7 @@ def test_statements_and_tasks_of_a_tag_are_seen_until_they_have_ended(spark: Spa
         context.addJobTag(TAG)
         try:
             spark.sql(SLOW).collect()
-        except PySparkException as error:
+        except SPARK_ERRORS as error:
             failures.append(error)
 
     thread = InheritableThread(run)
@@ -37,19 +36,6 @@ def test_statements_and_tasks_of_a_tag_are_seen_until_they_have_ended(spark: Spa
     thread.join()
     wait_until(lambda: not shared_internals.has_tasks(gateway, TAG))
     assert len(failures) == 1
-
-
-def test_gateway_server_without_another_connection_runs_no_statement(spark: SparkSession) -> None:
-    """A process of its own has a gateway server of its own; this one's has idle connections of other threads."""
-    address = shared_internals.start_gateway_server(spark.sparkContext._gateway)
-    first = shared_internals._connect(*address)
-    assert not shared_internals.runs_statements(first)
-    other: list[object] = []
-    thread = threading.Thread(target=lambda: other.append(shared_internals._connect(*address)))
-    thread.start()
-    thread.join()
-    assert shared_internals.runs_statements(first)
-    first.shutdown()
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:

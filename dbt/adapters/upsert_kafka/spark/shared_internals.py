@@ -165,7 +165,7 @@ def clean_up(port: int, secret: str, session_id: str | None, tag: str) -> None:
         state = JavaObject(session_id, gateway._gateway_client).sharedState()
     is_own = state is not None and state.hashCode() != default.sharedState().hashCode()
     while True:
-        for query in _list(gateway, state.activeStreamingQueries().values()) if state is not None and is_own else ():
+        for query in _values(state.activeStreamingQueries()) if state is not None and is_own else ():
             query.stop()
         # A statement may have several jobs, one after the other.
         context.cancelJobsWithTag(tag)
@@ -196,12 +196,13 @@ def has_tasks(gateway: Any, tag: str) -> bool:
     Missing: Spark's status has a delay.
     """
     scheduler = _default_session(gateway).sparkContext().taskScheduler()
-    found = [task.taskSet().properties() for task in _list(gateway, scheduler.taskIdToTaskSetManager().values())]
+    found = [manager.taskSet().properties() for manager in _values(scheduler.taskIdToTaskSetManager())]
     return any(tag in (properties.getProperty(JOB_TAGS) or "").split(",") for properties in found if properties is not None)
 
 
-def _list(gateway: Any, collection: Any) -> list[Any]:
-    return list(gateway.jvm.java.util.ArrayList(collection))
+def _values(java_map: Any) -> list[Any]:
+    """The values of a Java map. Py4J's `values` finds none whose key is a Long."""
+    return [entry.getValue() for entry in java_map.entrySet()]
 
 
 def use_new_workers(spark: SparkSession) -> None:
