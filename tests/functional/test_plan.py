@@ -148,6 +148,7 @@ def test_apply_sends_exactly_what_the_plan_shows(dbt_project: MakeProject, broke
             "old": {"id": 2, "name": "bob", "mail": "b@x"},
             "new": {"id": 2, "name": "bo", "mail": "b@x"},
             "changed": ["name"],
+            "first": None,
         }
         assert samples["delete"]["old"]["name"] == "cem"
         assert (on_top["upstream"], on_top["waits"]) == (["users"], True), "its plan is of today's upstream"

@@ -185,11 +185,10 @@ def test_comment_has_data_in_code_spans_only() -> None:
         assert len(cells) in (1, 6, 11), line
         texts = [cell.replace("\\|", "|") for cell in cells] if len(cells) > 1 else cells
         without_code += [re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)|<summary>.*</summary>", "", one) for one in texts]
-        in_code = [found[1] for one in texts for found in re.findall(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", one)]
-        assert not in_code or any(VISIBLE in one or len(one) < 40 or "apply" in one for one in in_code), line
     others = "\n".join(without_code)
     for text in ("script", "@", "http", "www", "alert", "</code>", "#1", "\u2028", "\u202e", "gnp"):
         assert text not in others, others
+    assert rendered.count(VISIBLE) > 10
     assert rendered.count("<details") == rendered.count("\n</details>") == 3
     summaries = [line for line in lines if "<summary>" in line]
     assert all(f"<code>{escape(VISIBLE)}</code>" in line for line in summaries)
