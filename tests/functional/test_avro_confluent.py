@@ -16,7 +16,7 @@ import pytest
 import requests
 from pyspark.sql import SparkSession
 
-from dbt.adapters.upsert_kafka.errors import OptionsError, SchemaRegistryError
+from dbt.adapters.upsert_kafka.errors import GuardError, OptionsError, SchemaRegistryError
 from tests.certificates import Certificates
 from tests.tables import Table
 
@@ -127,8 +127,8 @@ def test_incompatible_schema_is_reported_and_nothing_is_written(model: RegistryT
     answer = requests.put(f"{model.registry}/config/{subject}", json={"compatibility": "BACKWARD"}, timeout=30)
     assert answer.ok, answer.text
 
-    for mode in ("publish", "preview"):
-        with pytest.raises(SchemaRegistryError, match=f"subject '{subject}' refuses the schema of these columns") as refusal:
+    for mode, error in (("publish", SchemaRegistryError), ("preview", GuardError)):
+        with pytest.raises(error, match=f"subject '{subject}' refuses the schema of these columns") as refusal:
             model.publish([(1, 5)], "id int, name int", mode=mode)
         assert "Exception" not in str(refusal.value)
     assert model.end() == before and model.versions(subject) == [1]
