@@ -42,6 +42,8 @@ class RealBrokers:
         self.admin = KafkaAdminClient(bootstrap_servers=servers)
         self.admin.create_topics({topic: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
         self.topic = topic
+        # A leader answers with an offset when it accepts batches.
+        self.ends()
 
     def close(self) -> None:
         self.client.close()

@@ -31,6 +31,7 @@ class Scene:
         self.run = Run(RUN, dict(WANTED), outcome="published")
         self.world.runs.append(self.run)
         self.brokers = self.world.brokers
+        self.brokers.append_fails = lambda: False
 
     def write(self, values: dict[int, Sequence[str]], attempt: int = 1, state: bool = True, commits: bool = True) -> None:
         """One transaction: records of each key in their order, and the state record."""
