@@ -225,6 +225,8 @@ def test_killed_jvm_and_rotated_secret_start_spark_again(dbt: ResidentProject) -
 
 @pytest.mark.nightly
 def test_changed_spark_settings_start_spark_again(dbt: ResidentProject) -> None:
+    # With the profile that the last test has left.
+    dbt.succeed("run", "-s", "orders")
     resident, spark = dbt.processes()
     dbt.project.profile["spark"]["spark.sql.shuffle.partitions"] = 3
     dbt.project.save_profile()
