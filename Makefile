@@ -21,7 +21,7 @@ LOCK = $(UV) pip compile --universal --python-version 3.11 --generate-hashes --n
 
 help:
 	@echo 'make check    before each commit: ruff, import contract, mypy and the tests without JVM, broker and network (1 minute)'
-	@echo 'make test     before each push: lint and the tests on a real Kafka and a real Spark (about 40 minutes on two cores)'
+	@echo 'make test     before each push: lint and the tests on a real Kafka and a real Spark (25 to 40 minutes on two cores)'
 	@echo '              make test ARGS="tests/functional/test_guards.py -k deletes" runs these tests only'
 	@echo 'make coverage  the tests of make test, with the coverage of the package (slower)'
 	@echo 'make nightly  all tests: all adapter suites of dbt, property tests with new seeds, slow fault tests, two rows of the matrix'
