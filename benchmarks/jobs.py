@@ -65,4 +65,4 @@ def _so_far(spark: SparkSession) -> Counts:
     java: Any = spark.sparkContext._jvm
     scheduler = spark.sparkContext._jsc.sc().dagScheduler()
     compilations = java.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
-    return Counts(scheduler.numTotalJobs(), scheduler.nextStageId().get(), compilations.getCount())
+    return Counts(scheduler.numTotalJobs(), scheduler.nextStageId(), compilations.getCount())

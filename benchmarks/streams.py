@@ -184,6 +184,9 @@ def _figures(found: dict[str, Measured], arguments: argparse.Namespace) -> list[
             figures.append(Figure(work, name, resident, "MB", note=one.memory.note()))
         for which, percent in {"median": 50, "p99": 99}.items():
             seconds = None if base is None else percentile(base.latencies, percent)
+            if seconds is not None and seconds <= 0:
+                # The result arrived before this process had handled the broker's acknowledgement: no ratio.
+                seconds = None
             figures.append(
                 Figure(
                     f"commit to visible, {which}, {at}", name, [percentile(one.latencies, percent)], "s", seconds, note=one.note
