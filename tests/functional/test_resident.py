@@ -357,6 +357,11 @@ def test_jvm_killed_during_a_command_is_started_again(own: ResidentProject) -> N
     assert own.processes()[0] == resident
 
 
+def processor_ticks(process: str) -> int:
+    """utime and stime; the name before them may have spaces."""
+    return sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+
 @nightly
 def test_killed_command_leaves_no_job_and_no_table(own: ResidentProject) -> None:
     own.succeed("run", "-s", "orders")
@@ -365,9 +370,8 @@ def test_killed_command_leaves_no_job_and_no_table(own: ResidentProject) -> None
     processes = own.processes()
     wait_until(lambda: own.beats("beats") != ["null"])
     children = Path(f"/proc/{processes[0]}/task/{processes[0]}/children")
-    # Other commands are cleaned up after by children too, for a moment.
-    wait_until(lambda: len(children.read_text().split()) == 1)
-    [child] = children.read_text().split()
+    # The resident has other children too, which have done less than the command.
+    child = max(children.read_text().split(), key=processor_ticks)
     os.kill(int(child), signal.SIGKILL)
     assert beats.wait(SECONDS) == -signal.SIGKILL
     assert own.growing("beats") == []
@@ -389,7 +393,7 @@ def test_relative_paths_are_those_of_the_commands_directory(own: ResidentProject
             f"cd {name}; $DBT show --inline 'SELECT * FROM {{{{ ref(\"here\") }}}}' --project-dir .. --profiles-dir .."
         )
         assert f"| {name} " in shown.stdout, shown.stdout
-    assert "because the working directory changed" in done.stdout
+    assert "the working directory changed" in done.stdout
 
 
 @nightly
