@@ -193,7 +193,7 @@ def check_sums(name: str, coordinates: list[str], jars: list[Path]) -> None:
     """Refuse jars that differ from those with which this version of the package was tested (checksums.txt).
 
     A coordinate that is not listed is accepted with its dependencies: Ivy has already verified the checksums of the Maven
-    repository. Listed files are checked all the same.
+    repository. Files that are listed are checked in any case.
     """
     lines = (Path(__file__).with_name("checksums.txt")).read_text().splitlines()
     known = {file: digest for digest, file in (line.split() for line in lines)}
