@@ -8,6 +8,7 @@ import selectors
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 import crc32c
 import kafka
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.cluster import ClusterMetadata
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.record.util import calc_crc32c
 
@@ -149,6 +151,16 @@ def test_client_arguments_and_sasl_mechanisms_are_listed() -> None:
     assert expected <= ADMIN_DEFAULTS.keys(), f"KafkaAdminClient.DEFAULT_CONFIG lists other arguments {ADAPT}"
     mechanisms = {"GSSAPI", "OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
     assert mechanisms <= SASL_MECHANISMS.keys(), f"SASL_MECHANISMS lists other mechanisms {ADAPT}"
+
+
+def test_producer_asks_for_metadata_as_often_as_its_cluster_allows() -> None:
+    cluster = ClusterMetadata(retry_backoff_ms=100)
+    cluster._last_refresh_ms = time.monotonic() * 1000
+    cluster.request_update()
+    assert cluster.ttl() > 50, f"the pause before the second request is gone {ADAPT}"
+    cluster.config["retry_backoff_ms"] = 0
+    assert cluster.ttl() == 0, f"the pause has another name {ADAPT}"
+    assert "self._metadata = " in inspect.getsource(KafkaProducer.__init__), f"the cluster has another name {ADAPT}"
 
 
 def test_tls_needs_wrap_socket_only(server: Server) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import kafka
-from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 try:
     # The result of a request in flight. The transaction protocol also creates failed ones. No public class exists.
@@ -64,6 +64,7 @@ __all__ = [
     "OffsetFetchRequest",
     "ProduceRequest",
     "TxnOffsetCommitRequest",
+    "asks_leaders_at_once",
     "close_connections",
     "describe_cluster",
     "handshake_error",
@@ -100,6 +101,16 @@ def close_connections(*clients: Closable) -> None:
     for client in clients:
         with suppress(OSError):
             client.close()
+
+
+def asks_leaders_at_once(producer: KafkaProducer) -> KafkaProducer:
+    """Let a new producer ask for the leaders of its first topic without a pause.
+
+    It asks for the brokers when it is created, and waits 100 ms between two such requests. Its argument `retry_backoff_ms` does
+    not change that.
+    """
+    producer._metadata.config["retry_backoff_ms"] = 5
+    return producer
 
 
 def stable_group_offsets(

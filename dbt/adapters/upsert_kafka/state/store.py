@@ -22,7 +22,7 @@ from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import MissingRightError, StateError, kafka_error_text
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
-from dbt.adapters.upsert_kafka.kafka_client.internals import describe_cluster
+from dbt.adapters.upsert_kafka.kafka_client.internals import asks_leaders_at_once, describe_cluster
 from dbt.adapters.upsert_kafka.kafka_client.open_transactions import HELD_BACK_SECONDS, open_transaction
 from dbt.adapters.upsert_kafka.kafka_client.topics import READ_COMMITTED, READ_UNCOMMITTED, Topic, TopicSettings
 from dbt.adapters.upsert_kafka.state.record import Lease, StateRecord, decode, encode_lease
@@ -195,7 +195,7 @@ class StateStore:
             **self._kafka.python_client(), acks="all", allow_auto_create_topics=False, max_block_ms=SEND_SECONDS * 1000
         )
         try:
-            yield producer
+            yield asks_leaders_at_once(producer)
         finally:
             producer.close(timeout=SEND_SECONDS)
 
