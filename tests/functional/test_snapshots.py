@@ -27,10 +27,18 @@ ANN, BOB, CEM = (1, "ann"), (2, "bob"), (3, "cem")
 
 
 @pytest.fixture(autouse=True)
-def small_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every table is large enough for a snapshot, and a bucket has about one key."""
+def small_snapshots(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Every table is large enough for a snapshot. Buckets of about one key are compared, or with `both_ways` also all keys."""
     monkeypatch.setattr(snapshots, "FEWEST_ROWS", 0)
     monkeypatch.setattr(buckets, "KEYS_PER_BUCKET", 1)
+    in_one_task = getattr(request, "param", BUCKETS) == ONE_TASK
+    monkeypatch.setattr(snapshots, "ONE_TASK", 1000 if in_one_task else 0)
+    # Many hashes are grouped.
+    monkeypatch.setattr(difference, "FEW_HASHES", 1000 if in_one_task else 0)
+
+
+BUCKETS, ONE_TASK = "buckets", "one-task"
+both_ways = pytest.mark.parametrize("small_snapshots", [BUCKETS, ONE_TASK], indirect=True)
 
 
 def loaded(table: Table) -> snapshots.Snapshot | None:
@@ -63,6 +71,7 @@ def test_changes_with_snapshot_equal_changes_without(table: Table, guarantee: st
     assert (found := loaded(table)) is not None and found.keys == 40
 
 
+@both_ways
 def test_changes_are_added_to_snapshot_until_it_is_replaced(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "MOST_ADDITIONS", 4)
     rows = {i: f"name {i}" for i in range(40)}
@@ -77,8 +86,8 @@ def test_changes_are_added_to_snapshot_until_it_is_replaced(table: Table, monkey
         added.append(snapshot.added)
         assert snapshot.log is not None
         stored.append(snapshot.log.count())
-    # With MOST_ADDITIONS = 4 a small addition counts as a quarter of the 41 buckets.
-    assert added == [10, 20, 30, 40, 0, 10]
+    # With MOST_ADDITIONS = 4 a small addition counts as a quarter of the 64 buckets.
+    assert added == [16, 32, 48, 64, 0, 16]
     assert stored[0] < stored[1] < stored[2] < stored[3] > stored[4]
     assert counts(table.publish(list(rows.items()))) == (0, 0, 0, 40)
     assert table.latest() == {json_key(row[0]): json_value(row) for row in rows.items()}
@@ -126,6 +135,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(change_events, "with_tombstones", failing)
 
 
+@both_ways
 def test_run_with_snapshot_does_not_read_the_topic(table: Table, unreadable: Callable[[], None]) -> None:
     table.publish([ANN, BOB])
     unreadable()
@@ -136,6 +146,7 @@ def test_run_with_snapshot_does_not_read_the_topic(table: Table, unreadable: Cal
     assert table.latest() == {json_key(row[0]): json_value(row) for row in ((1, "anna"), CEM)}
 
 
+@both_ways
 def test_full_refresh_with_snapshot_compares_keys_only(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("values were compared")
@@ -156,12 +167,14 @@ def test_full_refresh_with_snapshot_compares_keys_only(table: Table, monkeypatch
     assert counts(table.publish(rows)) == (0, 0, 0, 3)
 
 
+@both_ways
 def test_full_refresh_with_snapshot_deletes_keys_of_another_layout(table: Table) -> None:
     table.publish([ANN, BOB])
     table.publish([ANN, CEM], full_refresh=True, unique_key="name")
     assert table.latest() == {b'{"name":"ann"}': json_value(ANN), b'{"name":"cem"}': json_value(CEM)}
 
 
+@both_ways
 def test_full_refresh_with_snapshot_writes_keys_where_they_are(table: Table) -> None:
     key, value = json_key(1), json_value(ANN)
     [default] = [record.partition for record in (table.publish([ANN]), table.records())[1]]
@@ -211,6 +224,7 @@ def test_reinserted_key_stays_in_its_partition_after_partitions_were_added(table
     assert {record.key: record.partition for record in table.records()} == before
 
 
+@both_ways
 def test_delete_when_with_snapshot_deletes_rows(table: Table) -> None:
     table.options["delete_when"] = "name = 'gone'"
     assert counts(table.publish([ANN, BOB, (3, "gone")])) == (2, 0, 0, 0)
@@ -222,6 +236,7 @@ def test_delete_when_with_snapshot_deletes_rows(table: Table) -> None:
     assert table.latest() == {json_key(1): json_value(ANN)}
 
 
+@both_ways
 def test_snapshot_is_not_used_after_write_of_another_writer(table: Table) -> None:
     table.publish([ANN, BOB, CEM])
     table.write_by_hand((json_key(2), b"{}", 0))
@@ -250,6 +265,7 @@ def test_option_that_keeps_missing_keys_deletes_nothing_with_snapshot(table: Tab
     assert table.latest() == {json_key(row[0]): json_value(row) for row in [(0, "zero"), *rows[1:], (40, "new")]}
 
 
+@both_ways
 def test_topic_with_foreign_keys_has_no_snapshot(table: Table) -> None:
     table.publish([ANN, BOB])
     table.write_by_hand((b"not ours", b"{}", 0))
@@ -257,6 +273,7 @@ def test_topic_with_foreign_keys_has_no_snapshot(table: Table) -> None:
     assert loaded(table) is None
 
 
+@both_ways
 def test_duplicate_and_null_keys_are_refused_with_snapshot(table: Table) -> None:
     table.publish([ANN, BOB])
     with pytest.raises(GuardError, match="2 rows share"):
@@ -285,6 +302,7 @@ def new_table(spark: SparkSession, broker: str, topic_name: str, schema_name: st
     return lambda: Table(spark, broker, f"{topic_name}-{next(number)}", f"{schema_name}_{next(number)}")
 
 
+@both_ways
 @settings(
     max_examples=40 if NIGHTLY else 2,
     deadline=None,

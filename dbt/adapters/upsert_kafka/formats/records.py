@@ -277,9 +277,9 @@ def hashes(seed: int) -> list[Column]:
     Args:
         seed: a random number of the topic. Hashes are comparable only if their seeds are equal.
     """
-    of_bytes = F.sha2(F.concat(KEY, F.coalesce(VALUE, F.lit(b""))), 256)
+    of_bytes = f"sha2(concat({KEY}, coalesce({VALUE}, X'')), 256)"
     # The size tells where the key ends, and null from an empty value.
-    return [F.xxhash64(F.lit(seed).cast("long"), F.lit(number), F.octet_length(VALUE), of_bytes) for number in (1, 2)]
+    return [F.expr(f"xxhash64({seed}L, {number}, octet_length({VALUE}), {of_bytes})") for number in (1, 2)]
 
 
 def key_hash() -> Column:
@@ -289,7 +289,7 @@ def key_hash() -> Column:
 
 def size() -> Column:
     """The size of a record's key and value in bytes."""
-    return F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))
+    return F.expr(f"coalesce(octet_length({KEY}), 0) + coalesce(octet_length({VALUE}), 0)")
 
 
 def extras(frame: DataFrame) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from dbt.adapters.upsert_kafka.formats.records import IS_DELETED, KEY_HASH, NULL_KEY, ROW_HASHES
+from dbt.adapters.upsert_kafka.formats.records import IS_DELETED, KEY_HASH, NULL_KEY, PARTITION, ROW_HASHES
 from dbt.adapters.upsert_kafka.publish import digest
 from dbt.adapters.upsert_kafka.publish.scan import HASHES
 from dbt.adapters.upsert_kafka.publish.snapshot_log import KEYS, TOMBSTONE
@@ -20,7 +20,7 @@ from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
 from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 
 KEYS_PER_BUCKET = 16
-"""With few keys per bucket, few unchanged keys are compared because another key of their bucket changed."""
+"""At most, on average. With few keys per bucket, few unchanged keys are compared because another key of their bucket changed."""
 MOST_BUCKETS = 1_000_000
 """Differing buckets are sent to every executor; with more of them, all keys are compared instead."""
 BUCKET, CHECKSUMS = "bucket", ("checksum_1", "checksum_2")
@@ -55,11 +55,28 @@ class LogSums:
     live_keys: int
     checksum_1: int
     checksum_2: int
+    elsewhere: int
+    """Entries of keys in another partition than that of Kafka's default partitioner."""
 
     @classmethod
     def of(cls, found: Mapping[str, int | None]) -> LogSums:
         """From the results of `_log_sums`, which are null for an empty log."""
-        return cls(*(found[name] or 0 for name in ("live_keys", *CHECKSUMS)))
+        return cls(*(found[name] or 0 for name in ("live_keys", *CHECKSUMS, "elsewhere")))
+
+
+class ObservedSums:
+    """The sums of a log, collected by the query that reads the log for something else."""
+
+    def __init__(self) -> None:
+        self._metrics = ObservedMetrics()
+
+    def observe(self, log: DataFrame) -> DataFrame:
+        """The log to read, all of it."""
+        return self._metrics.observe(log, *_log_sums())
+
+    @property
+    def values(self) -> LogSums:
+        return LogSums.of(self._metrics.values)
 
 
 def sums_of(log: DataFrame) -> LogSums:
@@ -69,9 +86,18 @@ def sums_of(log: DataFrame) -> LogSums:
 
 
 def _log_sums() -> list[Column]:
-    is_counted = F.col(KEYS) != TOMBSTONE
-    checksums = [F.bit_xor(F.when(is_counted, F.col(name))) for name in HASHES]
-    return [F.sum(KEYS).alias("live_keys"), *(sums.alias(name) for name, sums in zip(CHECKSUMS, checksums, strict=True))]
+    checksums = (f"bit_xor(CASE WHEN {KEYS} <> {TOMBSTONE} THEN {name} END)" for name in HASHES)
+    sums = {"live_keys": f"sum({KEYS})", **dict(zip(CHECKSUMS, checksums, strict=True)), "elsewhere": f"count({PARTITION})"}
+    return [F.expr(f"{aggregate} AS {name}") for name, aggregate in sums.items()]
+
+
+def total_of(live_keys: int) -> int:
+    """The number of buckets for so many keys: a power of two, so that Spark finds the code that it compiled for the last run.
+
+    >>> [total_of(keys) for keys in (0, 15, 16, 1_000_000, 1_010_000)]
+    [1, 1, 2, 65536, 65536]
+    """
+    return 1 << (live_keys // KEYS_PER_BUCKET).bit_length()
 
 
 def differing(encoded: DataFrame, log: DataFrame, live_keys: int) -> tuple[DifferingBuckets | None, LogSums]:
@@ -81,17 +107,16 @@ def differing(encoded: DataFrame, log: DataFrame, live_keys: int) -> tuple[Diffe
         log: with `key_hash`.
         live_keys: of the log.
     """
-    total = live_keys // KEYS_PER_BUCKET + 1
+    total = total_of(live_keys)
     # A row to delete counts as no key and has a checksum that nothing cancels, so its bucket always differs.
     of_rows = encoded.where(~F.col(NULL_KEY)).select(
         _bucket(total),
-        F.when(F.col(IS_DELETED), 0).otherwise(1).alias(KEYS),
-        *(F.when(F.col(IS_DELETED), digest.deleted_hash()).otherwise(F.col(name)) for name in ROW_HASHES),
+        F.expr(f"if({IS_DELETED}, 0, 1) AS {KEYS}"),
+        *(F.expr(f"if({IS_DELETED}, {digest.DELETED_HASH}, {name})") for name in ROW_HASHES),
     )
     # The log's entries are subtracted: the count by its sign, the checksum by XOR.
-    of_whole_log = ObservedMetrics()
-    log = of_whole_log.observe(log, *_log_sums())
-    of_log = log.where(f"{KEYS} <> {TOMBSTONE}").select(_bucket(total), -F.col(KEYS), *HASHES)
+    of_whole_log = ObservedSums()
+    of_log = of_whole_log.observe(log).where(f"{KEYS} <> {TOMBSTONE}").select(_bucket(total), -F.col(KEYS), *HASHES)
     by_bucket = of_rows.unionAll(of_log).toDF(BUCKET, KEYS, *CHECKSUMS).groupBy(BUCKET)
     sums = by_bucket.agg(F.sum(KEYS).alias(KEYS), *(F.bit_xor(name).alias(name) for name in CHECKSUMS))
     metrics = ObservedMetrics()
@@ -99,7 +124,7 @@ def differing(encoded: DataFrame, log: DataFrame, live_keys: int) -> tuple[Diffe
     frame = checkpoint(metrics.observe(different, F.count(F.lit(1)).alias("number")))
     number = metrics.values["number"]
     part = DifferingBuckets(frame, number, total) if number <= min(MOST_BUCKETS, total // 2) else None
-    return part, LogSums.of(of_whole_log.values)
+    return part, of_whole_log.values
 
 
 def _bucket(total: int) -> Column:

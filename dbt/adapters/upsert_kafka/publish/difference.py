@@ -33,7 +33,9 @@ from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
 from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 
 KEY_GROUPS = 120
-"""Groups in which `with_nothing` looks for duplicate keys: with more, Spark sorts to aggregate arrays instead of hashing."""
+"""Groups in which `_has_equal_hashes` looks for duplicates: with more, Spark sorts to aggregate arrays instead of hashing."""
+FEW_HASHES = 250_000
+"""Hashes that one task compares."""
 
 
 def none(encoded: DataFrame, rows: int, live_keys: int, policy: Policy) -> Changes:
@@ -45,45 +47,44 @@ def none(encoded: DataFrame, rows: int, live_keys: int, policy: Policy) -> Chang
 def with_nothing(encoded: DataFrame, policy: Policy) -> tuple[Changes, Digest]:
     """The changes to a topic without records, and the digest of the rows. Every row is new.
 
-    Duplicate keys are found without a shuffle of the rows. Only the keys' hashes are shuffled, as arrays, which takes a third of
-    the time of counting them one by one. The keys themselves are compared only if two hashes are equal.
+    Duplicate keys are found without a shuffle of the rows: the keys are compared only if two of their hashes are equal.
 
     Args:
         encoded: checkpointed, lazily or not; with policy.takes_latest use `with_latest`.
     """
     kind = (
-        F.when(F.col(NULL_KEY), Kind.NULL)
-        .when(F.col(IS_DELETED), Kind.ABSENT)
-        .when(F.col(VALUE).isNull(), Kind.NULL_VALUE)
-        .otherwise(Kind.INSERT)
+        f"CASE WHEN {NULL_KEY} THEN '{Kind.NULL}' WHEN {IS_DELETED} THEN '{Kind.ABSENT}' "
+        f"WHEN {VALUE} IS NULL THEN '{Kind.NULL_VALUE}' ELSE '{Kind.INSERT}' END"
     )
-    frame = encoded.withColumns({KIND: kind, PARTITION: F.lit(None).cast("int")})
-    has_effect, has_value = ~(F.col(NULL_KEY) | F.col(IS_DELETED)), F.col(VALUE).isNotNull()
-    is_new = has_effect & has_value
-    groups = frame.groupBy(F.pmod(KEY_HASH, F.lit(KEY_GROUPS))).agg(
+    frame = encoded.select("*", F.expr(f"{kind} AS {KIND}"), F.expr(f"CAST(NULL AS INT) AS {PARTITION}"))
+    is_new = f"{KIND} = '{Kind.INSERT}'"
+    [found] = frame.agg(
         *digest.aggregates(),
-        F.count_if(is_new).alias("new"),
-        F.count_if(has_effect & ~has_value).alias("null_values"),
-        F.max(F.when(is_new, F.col(SIZE))).alias("largest"),
-        F.collect_list(F.when(~F.col(NULL_KEY), F.col(KEY_HASH))).alias("hashes"),
-    )
-    [found] = groups.agg(
-        *digest.combined(),
-        F.sum("new").alias("new"),
-        F.sum("null_values").alias("null_values"),
-        F.max("largest").alias("largest"),
-        F.max(F.size("hashes") > F.size(F.array_distinct("hashes"))).alias("has_equal_hashes"),
+        F.expr(f"count_if({is_new}) AS new"),
+        F.expr(f"count_if({KIND} = '{Kind.NULL_VALUE}') AS null_values"),
+        F.expr(f"max(CASE WHEN {is_new} THEN {SIZE} END) AS largest"),
     ).collect()
     of_rows = Digest(*(found[name] for name in Digest._fields))
-    counted = {Kind.NULL: of_rows.nulls, Kind.INSERT: found["new"] or 0, Kind.NULL_VALUE: found["null_values"] or 0}
+    counted = {Kind.NULL: of_rows.nulls, Kind.INSERT: found["new"], Kind.NULL_VALUE: found["null_values"]}
     counts = dict.fromkeys(COUNTED, 0) | counted
-    if found["has_equal_hashes"]:
+    if _has_equal_hashes(encoded, of_rows.rows):
         copies = F.count(F.when(F.col(KIND) != Kind.NULL, F.lit(1))).over(Window.partitionBy(KEY))
         is_duplicate = (F.col(KIND) != Kind.NULL) & (copies > 1)
         frame = _checkpoint(frame.withColumn(KIND, F.when(is_duplicate, Kind.DUPLICATE).otherwise(F.col(KIND))))
         by_kind = {row[KIND]: row["count"] for row in frame.groupBy(KIND).count().collect()}
         counts = {kind: by_kind.get(kind.value, 0) for kind in COUNTED}
     return Changes(frame, counts, of_rows.rows, 0, 0, found["largest"] or 0, policy), of_rows
+
+
+def _has_equal_hashes(encoded: DataFrame, rows: int) -> bool:
+    """Whether two keys have the same hash. Many hashes are shuffled as arrays, in a third of the time of counting them."""
+    hashes = encoded.where(~F.col(NULL_KEY)).select(KEY_HASH)
+    if rows <= FEW_HASHES:
+        equal = hashes.coalesce(1).groupBy(KEY_HASH).count().where("count > 1")
+    else:
+        groups = hashes.groupBy(F.pmod(KEY_HASH, F.lit(KEY_GROUPS))).agg(F.collect_list(KEY_HASH).alias("hashes"))
+        equal = groups.where(F.size("hashes") > F.size(F.array_distinct("hashes"))).select(F.lit(1))
+    return bool(equal.limit(1).collect())
 
 
 def with_latest(
@@ -97,7 +98,7 @@ def with_latest(
     """
     metrics = ObservedMetrics()
     totals = {"rows": f"{COPIES} IS NOT NULL", "live_keys": IS_LIVE, "split_keys": IS_SPLIT}
-    aggregates = [F.count_if(F.expr(condition)).alias(name) for name, condition in totals.items()]
+    aggregates = [F.expr(f"count_if({condition}) AS {name}") for name, condition in totals.items()]
     joined = metrics.observe(_joined(encoded, latest, policy), *_counts(*COUNTED, Kind.VANISHED), *aggregates, _largest())
     all_keys = None
     if keeps_all_keys:
@@ -121,19 +122,20 @@ def with_latest(
     return replace(changes, stale_values=_stale_values(changes.frame))
 
 
-def with_keys(changes: Changes, latest: DataFrame, records: Records, live_keys: int) -> Changes:
+def with_keys(changes: Changes, latest: DataFrame, part: DataFrame, records: Records, live_keys: int) -> Changes:
     """The changes if every row is written again and each key is where Kafka's default partitioner places it.
 
     Only the keys are compared. In `frame` each row to write is an INSERT; `counts` has UPDATE for those whose key is live.
 
     Args:
         changes: those of `with_nothing`.
-        latest: all keys of the topic.
-        live_keys: how many of them are live.
+        latest: the topic's keys, or those of a part outside of which every key has a row.
+        part: the rows of `changes` with these keys.
+        live_keys: of the whole topic.
     """
     columns = [KIND, KEY, VALUE, PARTITION, *extras(changes.frame), *ROW_HASHES]
     rows = changes.frame.select(columns)
-    without_row = latest.where(IS_LIVE).join(rows.where(F.col(KIND) != Kind.NULL).select(KEY), KEY, "left_anti")
+    without_row = latest.where(IS_LIVE).join(part.where(F.col(KIND) != Kind.NULL).select(KEY), KEY, "left_anti")
     kind = Kind.DELETE if changes.policy.deletes_foreign else Kind.VANISHED
     nothing = {name: F.lit(None).cast(rows.schema[name].dataType) for name in columns[2:]}
     metrics = ObservedMetrics()
@@ -231,16 +233,17 @@ def _stale_values(frame: DataFrame) -> int:
 
 
 def _largest() -> Column:
-    has_value = F.col(KIND).isin(Kind.INSERT, Kind.UPDATE, Kind.REPUBLISH)
-    return F.max(F.when(has_value, F.col(SIZE))).alias("largest")
+    kinds = ", ".join(f"'{kind}'" for kind in (Kind.INSERT, Kind.UPDATE, Kind.REPUBLISH))
+    return F.expr(f"max(CASE WHEN {KIND} IN ({kinds}) THEN {SIZE} END) AS largest")
 
 
 def _counts(*kinds: Kind) -> list[Column]:
-    return [F.count_if(F.col(KIND) == kind).alias(kind.value) for kind in kinds]
+    return [F.expr(f"count_if({KIND} = '{kind}') AS {kind}") for kind in kinds]
 
 
 def _is_shown() -> Column:
-    return ~F.col(KIND).isin(*NOT_SHOWN)
+    kinds = ", ".join(f"'{kind}'" for kind in NOT_SHOWN)
+    return F.expr(f"{KIND} NOT IN ({kinds})")
 
 
 def _checkpoint(frame: DataFrame) -> DataFrame:

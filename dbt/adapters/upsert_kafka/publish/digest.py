@@ -10,6 +10,9 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.formats.records import IS_DELETED, NULL_KEY, ROW_HASHES
 
+DELETED_HASH = f"xxhash64('{IS_DELETED}', {', '.join(ROW_HASHES)})"
+"""SQL: the hash of an encoded row that meets delete_when."""
+
 
 class Digest(NamedTuple):
     """What is equal for equal rows, in any order. Digests are comparable only if their rows were hashed with the same seed."""
@@ -35,27 +38,17 @@ class Digest(NamedTuple):
         return cls(*json.loads(text))
 
 
-def deleted_hash() -> Column:
-    """Hash of an encoded row that meets delete_when."""
-    return F.xxhash64(F.lit(IS_DELETED), *ROW_HASHES)
-
-
 def aggregates() -> list[Column]:
     """Aggregates over encoded rows, in the order of Digest's fields and with their names."""
-    is_live, is_deleted = ~F.col(NULL_KEY) & ~F.col(IS_DELETED), ~F.col(NULL_KEY) & F.col(IS_DELETED)
-    return [
-        F.count(F.lit(1)).alias("rows"),
-        F.count_if(F.col(NULL_KEY)).alias("nulls"),
-        _checksum(F.when(is_live, F.col(ROW_HASHES[0]))).alias("live_1"),
-        _checksum(F.when(is_live, F.col(ROW_HASHES[1]))).alias("live_2"),
-        _checksum(F.when(is_deleted, deleted_hash())).alias("deleted"),
-    ]
-
-
-def combined() -> list[Column]:
-    """Aggregates over groups' `aggregates`: the digest of all groups together."""
-    sums = (F.sum("rows"), F.sum("nulls"), F.bit_xor("live_1"), F.bit_xor("live_2"), F.bit_xor("deleted"))
-    return [F.coalesce(value, F.lit(0)).alias(name) for name, value in zip(Digest._fields, sums, strict=True)]
+    is_live, is_deleted = f"NOT {NULL_KEY} AND NOT {IS_DELETED}", f"NOT {NULL_KEY} AND {IS_DELETED}"
+    sql = {
+        "rows": "count(1)",
+        "nulls": f"count_if({NULL_KEY})",
+        "live_1": _checksum(is_live, ROW_HASHES[0]),
+        "live_2": _checksum(is_live, ROW_HASHES[1]),
+        "deleted": _checksum(is_deleted, DELETED_HASH),
+    }
+    return [F.expr(f"{aggregate} AS {name}") for name, aggregate in sql.items()]
 
 
 def of_rows(encoded: DataFrame) -> Digest:
@@ -64,5 +57,5 @@ def of_rows(encoded: DataFrame) -> Digest:
     return Digest(*found)
 
 
-def _checksum(hashes: Column) -> Column:
-    return F.coalesce(F.bit_xor(hashes), F.lit(0))
+def _checksum(condition: str, hashes: str) -> str:
+    return f"coalesce(bit_xor(CASE WHEN {condition} THEN {hashes} END), 0)"

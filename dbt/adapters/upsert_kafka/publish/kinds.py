@@ -131,24 +131,24 @@ class Policy:
 
 def kind_of(policy: Policy) -> Column:
     """The kind of each row of the full outer join of rows (`copies`, `row_hash_1`, …) and topic (`live`, `hash_1`, …)."""
-    is_row = F.col(COPIES).isNotNull()
-    is_live = F.coalesce(IS_LIVE, F.lit(False))
-    are_same = [F.col(of_row).eqNullSafe(F.col(of_topic)) for of_row, of_topic in zip(ROW_HASHES, HASHES, strict=True)]
+    is_live = f"coalesce({IS_LIVE}, false)"
+    are_same = " AND ".join(f"{of_row} <=> {of_topic}" for of_row, of_topic in zip(ROW_HASHES, HASHES, strict=True))
     if not policy.is_complete:
         without_row = Kind.KEPT
     elif policy.deletes_foreign:
         without_row = Kind.DELETE
     else:
         without_row = Kind.VANISHED
-    return (
-        F.when(is_row & F.col(NULL_KEY), Kind.NULL)
-        .when(is_row & (F.col(COPIES) > 1), Kind.DUPLICATE)
-        .when(is_row & F.col(IS_DELETED) & is_live, Kind.DELETE if policy.deletes else Kind.KEPT)
-        .when(is_row & F.col(IS_DELETED), Kind.ABSENT)
-        .when(is_row & F.col(VALUE).isNull(), Kind.NULL_VALUE)
-        .when(is_row & ~is_live, Kind.INSERT)
-        .when(is_row & are_same[0] & are_same[1], Kind.REPUBLISH if policy.republishes else Kind.UNCHANGED)
-        .when(is_row, Kind.CONFLICT if policy.only_new_keys else Kind.UPDATE)
-        .when(is_live, without_row)
-        .otherwise(Kind.ABSENT)
-    )
+    of_row: dict[str, Kind] = {
+        NULL_KEY: Kind.NULL,
+        f"{COPIES} > 1": Kind.DUPLICATE,
+        f"{IS_DELETED} AND {is_live}": Kind.DELETE if policy.deletes else Kind.KEPT,
+        IS_DELETED: Kind.ABSENT,
+        f"{VALUE} IS NULL": Kind.NULL_VALUE,
+        f"NOT {is_live}": Kind.INSERT,
+        are_same: Kind.REPUBLISH if policy.republishes else Kind.UNCHANGED,
+        "true": Kind.CONFLICT if policy.only_new_keys else Kind.UPDATE,
+    }
+    kind_of_row = "".join(f" WHEN {condition} THEN '{kind}'" for condition, kind in of_row.items())
+    kind_of_key = f"if({is_live}, '{without_row}', '{Kind.ABSENT}')"
+    return F.expr(f"CASE WHEN {COPIES} IS NULL THEN {kind_of_key}{kind_of_row} END")

@@ -55,6 +55,16 @@ def of_topic(changes: Changes) -> DataFrame:
     )
 
 
+def of_latest(latest: DataFrame) -> DataFrame:
+    """A new log: one entry for each key of a topic.
+
+    Args:
+        latest: see `scan.latest`.
+    """
+    of_value = [F.when(F.col(IS_LIVE), F.col(name)).alias(name) for name in HASHES]
+    return latest.select(KEY, PARTITION, *of_value, F.when(F.col(IS_LIVE), GOT).otherwise(TOMBSTONE).alias(KEYS))
+
+
 def of_changes(changes: Changes) -> DataFrame:
     """The entries to add to the log of the topic before the run: none for keys that stay as they are."""
     lost = F.struct(*HASHES, F.lit(LOST).alias(KEYS))
@@ -65,6 +75,12 @@ def of_changes(changes: Changes) -> DataFrame:
         .when(F.col(KIND) == Kind.UPDATE, F.array(lost, got))
     )
     return changes.frame.select(KEY, PARTITION, F.explode(entries).alias("entry")).select(KEY, PARTITION, "entry.*")
+
+
+def with_changes(log: DataFrame, changes: Changes) -> DataFrame:
+    """The log of the topic after the run, from that of the topic before the run."""
+    stored = log.select(KEY, PARTITION, *HASHES, KEYS)
+    return stored.unionByName(of_changes(changes)) if changes.to_write else stored
 
 
 def latest(log: DataFrame, has_additions: bool) -> DataFrame:

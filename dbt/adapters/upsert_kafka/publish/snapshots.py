@@ -8,7 +8,7 @@ Leaves to `snapshot_log` what is in the table and to `compare` how it is used.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -18,18 +18,24 @@ from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.catalog import name, properties
 from dbt.adapters.upsert_kafka.dbt_warnings import warn_after_write
-from dbt.adapters.upsert_kafka.formats.records import KEY_HASH, PARTITION, key_hash
+from dbt.adapters.upsert_kafka.formats.records import KEY_HASH, key_hash
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish import buckets, snapshot_log
-from dbt.adapters.upsert_kafka.publish.buckets import DifferingBuckets, LogSums
+from dbt.adapters.upsert_kafka.publish.buckets import DifferingBuckets, LogSums, ObservedSums
+from dbt.adapters.upsert_kafka.publish.changes import Changes
 from dbt.adapters.upsert_kafka.publish.digest import Digest
+from dbt.adapters.upsert_kafka.publish.scan import IS_SPLIT
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS
+from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 
 logger = AdapterLogger("upsert_kafka")
 
 FEWEST_ROWS = 100_000
 """Comparing a smaller table with the topic takes less time than saving a snapshot."""
+ONE_TASK = 250_000
+"""Rows and entries of a snapshot that are compared in one task: distributing fewer takes longer than comparing them."""
 MOST_ADDITIONS = 50
 """After so many additions a snapshot is saved anew: each addition is one more file to open."""
 # Hashes and unique keys have no repeated values that a dictionary could encode.
@@ -78,6 +84,8 @@ class Snapshot:
     metadata: Metadata
     log: DataFrame
     """`snapshot_log.COLUMNS` and `key_hash`."""
+    is_stored: bool = True
+    """Whether it is in the table."""
 
     @property
     def keys(self) -> int:
@@ -91,48 +99,64 @@ class Snapshot:
         """The keys as `scan.latest` would find them in the topic: all, or those in some buckets."""
         return snapshot_log.latest(self.log if part is None else part.entries(self.log), has_additions=self.added > 0)
 
-    def differing(self, encoded: DataFrame) -> tuple[DifferingBuckets | None, Snapshot | None]:
+    def fits_into_one_task(self, rows: int) -> bool:
+        """Whether the snapshot and so many rows are compared in one task, and the changes can be added to the log."""
+        return rows + self.keys + self.added <= ONE_TASK and self.added_with(1) <= buckets.total_of(self.keys)
+
+    def in_one_task(self, compare: Callable[[DataFrame], Changes]) -> tuple[Changes | None, LogSums | None]:
+        """Compare with all keys, in one task.
+
+        Args:
+            compare: with keys as `latest` returns them, all of which it reads.
+
+        Returns:
+            The changes, and the sums of the snapshot if it adds up to what the state record says.
+        """
+        sums = ObservedSums()
+        log = sums.observe(self.log.coalesce(1))
+        try:
+            changes = compare(snapshot_log.latest(log, has_additions=self.added > 0))
+            return changes, sums.values if self._adds_up(sums.values) else None
+        except SPARK_ERRORS as error:
+            self._log_damage(error)
+            return None, None
+
+    def differing(self, encoded: DataFrame) -> tuple[DifferingBuckets | None, LogSums | None]:
         """The buckets in which the rows differ, if comparing these is worth it and their changes can be added to the log.
 
         Returns:
-            The buckets, and this snapshot if it adds up to what the state record says.
+            The buckets, and the sums of the snapshot if it adds up to what the state record says.
         """
         try:
             found, sums = buckets.differing(encoded, self.log, self.keys)
         except SPARK_ERRORS as error:
             self._log_damage(error)
             return None, None
-        part = found if found is not None and self.added_with(found) <= found.total else None
-        return part, self._if_it_adds_up(sums)
+        part = found if found is not None and self.added_with(found.number) <= found.total else None
+        return part, sums if self._adds_up(sums) else None
 
-    def places_by_default(self) -> bool:
-        """Whether the snapshot adds up and has no key in another partition than that of Kafka's default partitioner."""
-        if self.verified() is None:
-            return False
-        [found] = self.log.agg(F.count(PARTITION).alias("elsewhere")).collect()
-        return not found["elsewhere"]
-
-    def verified(self) -> Snapshot | None:
-        """This snapshot, if it adds up to what the state record says; needs a pass over it."""
+    def is_verified(self) -> bool:
+        """Whether it adds up to what the state record says; needs a pass over it."""
         try:
-            return self._if_it_adds_up(buckets.sums_of(self.log))
+            return self._adds_up(buckets.sums_of(self.log))
         except SPARK_ERRORS as error:
             self._log_damage(error)
-            return None
+            return False
 
-    def _if_it_adds_up(self, sums: LogSums) -> Snapshot | None:
-        if sums == LogSums(self.keys, self.metadata.digest.live_1, self.metadata.digest.live_2):
-            return self
+    def _adds_up(self, sums: LogSums) -> bool:
+        digest = self.metadata.digest
+        if (sums.live_keys, sums.checksum_1, sums.checksum_2) == (self.keys, digest.live_1, digest.live_2):
+            return True
         self._log_damage(f"it adds up to {sums}")
-        return None
+        return False
 
     def _log_damage(self, why: object) -> None:
         """A snapshot is only a cache: files that are missing or damaged cost time, and nothing else."""
         logger.debug(f"The snapshot of topic {self.metadata.topic} is damaged, the topic is read instead: {why}")
 
-    def added_with(self, part: DifferingBuckets) -> int:
-        """`Metadata.added` after the changes in these buckets are added; a small addition still counts as one file."""
-        return self.added + max(part.number, part.total // MOST_ADDITIONS, 1)
+    def added_with(self, changes: int) -> int:
+        """`Metadata.added` after about so many changes are added; a small addition still counts as one file."""
+        return self.added + max(changes, buckets.total_of(self.keys) // MOST_ADDITIONS, 1)
 
 
 def is_worth_it(topic: Topic) -> bool:
@@ -169,6 +193,21 @@ def load(
     if metadata is None or metadata.topic != fingerprint(topic) or metadata.digest != Digest.of(digest):
         return None
     return Snapshot(metadata, spark.table(name(relation.snapshot_table)).withColumn(KEY_HASH, key_hash()))
+
+
+def of_topic(latest: DataFrame) -> tuple[Snapshot, int]:
+    """A snapshot of what was read from a topic, which is in no table yet, and how many of its keys are split.
+
+    Args:
+        latest: see `scan.latest`. It is computed once.
+    """
+    sums, splits = ObservedSums(), ObservedMetrics()
+    counted = splits.observe(latest, F.count_if(IS_SPLIT).alias("split"))
+    log = checkpoint(sums.observe(snapshot_log.of_latest(counted)))
+    found = sums.values
+    digest = Digest(0, 0, found.checksum_1, found.checksum_2, 0)
+    snapshot = Snapshot(Metadata("", digest, found.live_keys), log.withColumn(KEY_HASH, key_hash()), is_stored=False)
+    return snapshot, splits.values["split"]
 
 
 def save(spark: SparkSession, relation: UpsertKafkaRelation, log: DataFrame, metadata: Metadata) -> None:
