@@ -147,6 +147,43 @@ def test_run_with_snapshot_does_not_read_the_topic(table: Table, unreadable: Cal
 
 
 @both_ways
+def test_topic_that_was_read_is_the_next_snapshot(table: Table, unreadable: Callable[[], None]) -> None:
+    rows = {i: f"name {i}" for i in range(20)}
+    table.publish(list(rows.items()))
+    [partition] = [record.partition for record in table.records() if record.key == json_key(3)]
+    table.write_by_hand((json_key(3), b"{}", partition), (b"gone", None, 1))
+    rows[4], rows[20] = "four", "new"
+    del rows[5]
+    assert counts(table.publish(list(rows.items()))) == (1, 2, 1, 17)
+    snapshot = loaded(table)
+    assert snapshot is not None and snapshot.keys == 20
+    unreadable()
+    rows[6], rows[5] = "six", "again"
+    assert counts(table.publish(list(rows.items()))) == (1, 1, 0, 19)
+    assert table.latest() == {json_key(row[0]): json_value(row) for row in rows.items()}
+
+
+def test_split_keys_of_a_topic_that_is_read_are_merged(table: Table) -> None:
+    table.publish([ANN, BOB])
+    key = json_key(1)
+    [partition] = [record.partition for record in table.records() if record.key == key]
+    table.write_by_hand((key, b"{}", 1 - partition))
+    assert table.publish([ANN, BOB, CEM]).inserted == 1
+    last = {(record.partition, record.key): record.value for record in table.records()}
+    assert sorted(value for (_, of_key), value in last.items() if of_key == key and value) == [json_value(ANN)]
+
+
+@pytest.mark.parametrize("small_snapshots", [ONE_TASK], indirect=True)
+def test_small_table_is_compared_in_one_job(table: Table) -> None:
+    """Two jobs compute the digest, one compares, one writes, and one adds to the snapshot."""
+    table.publish([(i, f"name {i}") for i in range(40)])
+    scheduler: Any = table.spark.sparkContext._jsc.sc().dagScheduler()
+    before = scheduler.numTotalJobs()
+    assert counts(table.publish([(i, f"name {i}") for i in range(39)] + [(39, "changed")])) == (0, 1, 0, 39)
+    assert scheduler.numTotalJobs() - before <= 5
+
+
+@both_ways
 def test_full_refresh_with_snapshot_compares_keys_only(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("values were compared")
