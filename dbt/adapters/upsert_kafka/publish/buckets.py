@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -74,7 +75,7 @@ class ObservedSums:
         """The log to read, all of it."""
         return self._metrics.observe(log, *_log_sums())
 
-    @property
+    @cached_property
     def values(self) -> LogSums:
         return LogSums.of(self._metrics.values)
 
