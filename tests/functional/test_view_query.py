@@ -27,6 +27,23 @@ def test_view_has_the_last_record_of_each_key_wherever_it_is(spark: SparkSession
     assert spark.sql(f"SELECT count(*) AS n FROM {table.relation}").collect()[0].n == 3
     plan = spark.sql(f"SELECT id FROM {table.relation}")._jdf.queryExecution().executedPlan().toString()
     assert plan.count("Exchange ") == 1, f"the view needs more than one exchange:\n{plan}"
+    assert plan.count("Sort [") == 1, f"the view needs more than one sort:\n{plan}"
+
+
+def test_condition_on_columns_parses_each_record_once(spark: SparkSession, table: Table) -> None:
+    table.publish([(1, "ann"), (2, None)])
+    filtered = spark.sql(f"SELECT id FROM {table.relation} WHERE name IS NULL AND length(id) < 9 OR name = 'x'")
+    plan = filtered._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("from_json(") == 1, plan
+    assert [row.id for row in filtered.collect()] == [2]
+
+
+def test_record_that_another_partition_replaces_may_be_unreadable(spark: SparkSession, table: Table) -> None:
+    table.publish([(1, "ann")])
+    [record] = table.records()
+    table.write_by_hand((json_key(1), b"not json", 1 - record.partition))
+    table.write_by_hand((json_key(1), json_value((1, "bob")), record.partition))
+    assert table.view() == [(1, "bob")]
 
 
 def test_counting_the_rows_of_a_view_shuffles_no_values(spark: SparkSession, table: Table) -> None:

@@ -45,12 +45,13 @@ def query(layout: Records, table: str, per_key: bool, skips: bool = False) -> st
     source = f"(SELECT * FROM {table} WHERE {readable(layout, images=not per_key)})" if skips else table
     if isinstance(layout.value_format, ChangelogFormat):
         return _current_rows(layout, source) if per_key else _changes(layout, source)
-    if per_key:
-        source = views.last_records(source, values_first=False)
+    # The last record of each key is parsed where it is selected, see `views`.
+    records = views.last_records(source, values_first=False, parsed=layout.parsed()) if per_key else source
+    with_value = f"(SELECT * FROM {records} WHERE {_has_value(layout)})"
+    parsed = with_value if per_key else layout.parse(with_value)
     parts = [f"{_checked(*side, f'parsed_{part}')} AS {part}" for part, side in layout.read_sides().items()]
     picked = ", ".join([*layout.picked(), *_metadata()])
-    with_value = f"(SELECT * FROM {source} WHERE {_has_value(layout)})"
-    return f"(SELECT {picked} FROM (SELECT *, {', '.join(parts)} FROM {layout.parse(with_value)}))"
+    return f"(SELECT {picked} FROM (SELECT *, {', '.join(parts)} FROM {parsed}))"
 
 
 def _changes(layout: Records, source: str) -> str:

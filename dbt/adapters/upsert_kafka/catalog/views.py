@@ -22,22 +22,28 @@ from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.spark.failures import SPARK_ERRORS, first_line
 from dbt.adapters.upsert_kafka.sql import quote_identifier, quote_literal
 
+RECORD = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+"""The columns of the raw records."""
 DERBY_TEXT_LIMIT = 32_700
 """Characters of a view's text that a Derby metastore stores."""
 
 # Inside a partition the offset decides which record is the last. A key is in several partitions only if another writer put it
 # there or partitions were added; then `age` decides. Everything needs one exchange and one sort of all records: they are
-# distributed by the key's hash, and sorted by the hash first, because hashes are compared faster than keys. Spark removes the
-# columns that a query over it does not use; values too, because `has_value` replaces them in conditions.
+# distributed by the key's hash, and sorted by the hash first, because hashes are compared faster than keys. The second window has
+# no order of its own, so that it does not sort again. Spark removes the columns that a query over it does not use; values too,
+# because `has_value` replaces them in conditions. Parsing comes before the second window: Spark would parse a record once more
+# for each mention of a column in a WHERE, which it moves below a projection, but not below a window.
 _LAST_PER_KEY = """(
-  SELECT key, value, topic, partition, offset, timestamp, headers FROM (
-    SELECT *, row_number() OVER (PARTITION BY key_hash, key ORDER BY {age}, topic DESC, partition DESC) AS place FROM (
-      SELECT *, lead(offset) OVER (PARTITION BY key_hash, key, topic, partition ORDER BY offset) AS later_offset FROM (
-        SELECT *, xxhash64(key) AS key_hash, value IS NOT NULL AS has_value
-        FROM {table} WHERE key IS NOT NULL DISTRIBUTE BY key_hash
-      )
-    ) WHERE later_offset IS NULL
-  ) WHERE place = 1 AND has_value
+  SELECT {columns} FROM (
+    SELECT *, max({age}) OVER (PARTITION BY key_hash, key) AS newest FROM (
+      SELECT {parsed} FROM (
+        SELECT *, lead(offset) OVER (PARTITION BY key_hash, key, topic, partition ORDER BY offset) AS later_offset FROM (
+          SELECT *, xxhash64(key) AS key_hash, value IS NOT NULL AS has_value
+          FROM {table} WHERE key IS NOT NULL DISTRIBUTE BY key_hash
+        )
+      ) WHERE later_offset IS NULL
+    )
+  ) WHERE {age} = newest AND has_value
 )"""
 
 
@@ -175,18 +181,26 @@ def length_problem(spark: SparkSession, query: str) -> str | None:
 
 def last_per_key(relation: UpsertKafkaRelation, records: Records, skips: bool) -> str:
     """The view's query for a keyed topic: the last record of each key, decoded; see `Records.decode`."""
-    return records.decode(last_records(name(relation.topic_table), values_first=True), skips)
+    parsed = last_records(name(relation.topic_table), values_first=True, parsed=records.parsed())
+    return records.decode_parsed(parsed, skips)
 
 
-def last_records(table: str, values_first: bool) -> str:
+def last_records(table: str, values_first: bool, parsed: Mapping[str, str] | None = None) -> str:
     """A subquery over the raw records `table`: the last record of each key, without tombstones.
 
     Args:
         values_first: in the topic of a model, a value counts before a tombstone in another partition, as in `publish.scan`.
             In the topic of another writer the later of the two counts.
+        parsed: further columns, expressions over the raw records that do not fail.
     """
-    age = "has_value DESC, timestamp DESC" if values_first else "timestamp DESC, has_value DESC"
-    return _LAST_PER_KEY.format(table=table, age=age)
+    age = "has_value, timestamp" if values_first else "timestamp, has_value"
+    more = parsed or {}
+    return _LAST_PER_KEY.format(
+        table=table,
+        age=f"struct({age}, topic, partition)",
+        columns=", ".join([*RECORD, *more]),
+        parsed=", ".join(["*", *(f"{expression} AS {column}" for column, expression in more.items())]),
+    )
 
 
 def whole_topic(topic: str, kafka: KafkaSettings) -> dict[str, str]:

@@ -129,20 +129,26 @@ class Records:
         Args:
             skips: skip records that can't be decoded, instead of failing.
         """
+        return self.decode_parsed(self.parse(records), skips)
+
+    def decode_parsed(self, records: str, skips: bool = False) -> str:
+        """The same for records with the columns of `parsed`."""
         sides = self.read_sides()
         parts = [
             f"{format.restore(side.lenient() if skips else side.locating(), payload, f'parsed_{name}')} AS {name}"
             for name, (format, side, payload) in sides.items()
         ]
         readable = f" WHERE {' AND '.join(f'{name} IS NOT NULL' for name in sides)}" if skips else ""
-        return f"SELECT {', '.join(self.picked())} FROM (SELECT {', '.join(parts)} FROM {self.parse(records)}){readable}"
+        return f"SELECT {', '.join(self.picked())} FROM (SELECT {', '.join(parts)} FROM {records}){readable}"
 
     def parse(self, records: str) -> str:
-        """A subquery over the relation or subquery `records` that adds the parsed sides `parsed_v` and `parsed_k`."""
-        parsed = [
-            f"{format.parse(side, payload)} AS parsed_{name}" for name, (format, side, payload) in self.read_sides().items()
-        ]
-        return f"(SELECT *, {', '.join(parsed)} FROM {records})"
+        """A subquery over the relation or subquery `records` that adds the columns of `parsed`."""
+        added = ", ".join(f"{expression} AS {column}" for column, expression in self.parsed().items())
+        return f"(SELECT *, {added} FROM {records})"
+
+    def parsed(self) -> dict[str, str]:
+        """The parsed sides `parsed_v` and `parsed_k`, as SQL expressions over the records."""
+        return {f"parsed_{name}": format.parse(side, payload) for name, (format, side, payload) in self.read_sides().items()}
 
     def read_sides(self) -> dict[str, tuple[Format, Side, str]]:
         """The sides to decode, by the names that `picked` uses (`v`, `k`): format, side and payload."""
