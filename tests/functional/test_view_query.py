@@ -52,3 +52,10 @@ def test_counting_the_rows_of_a_view_shuffles_no_values(spark: SparkSession, tab
     plan = count._jdf.queryExecution().executedPlan().toString()
     [below] = [line for line in plan.splitlines() if "xxhash64(key" in line]
     assert ", value#" not in below.replace("isnotnull(value#", ""), plan
+
+
+def test_column_in_key_and_value_is_read_from_the_value(table: Table) -> None:
+    """As in Flink. Another writer's value may not have the id of its key, and a test `unique` finds that."""
+    table.publish([(1, "ann")])
+    table.write_by_hand((json_key(2), json_value((1, "bob")), 0), (b"not json", json_value((3, "cem")), 0))
+    assert table.view() == [(1, "ann"), (1, "bob"), (3, "cem")]
