@@ -41,12 +41,12 @@ def shared() -> Iterator[SharedReads]:
     reads.close()
 
 
-def topic_of(table: Table, *tests: str) -> ReadTopic:
+def topic_of(table: Table, *tests: str, columns: frozenset[str] | None = None) -> ReadTopic:
     def position() -> Topic | None:
         with KafkaSettings(table.broker).admin() as admin:
             return topics.describe(admin, table.topic)
 
-    return ReadTopic(table.relation, frozenset(tests), position)
+    return ReadTopic(table.relation, frozenset(tests), position, columns)
 
 
 def stored_rdds(table: Table) -> set[int]:
@@ -87,6 +87,21 @@ def test_rows_that_cannot_be_decoded_concern_only_the_tests_that_read_them(table
     assert table.spark.sql(sql).collect()[0][0] == 2
 
 
+def test_only_columns_that_all_tests_read_are_stored(table: Table, shared: SharedReads) -> None:
+    table.publish([(1, "ann")])
+    stored, relation = "global_temp.users", table.relation.render()
+    topic = topic_of(table, "first", "second", columns=frozenset({"id"}))
+    sql = shared.sql_of(table.spark, f"select id from {relation}\nwhere id is null", [topic])
+    assert sql == "select id from global_temp.`users`\nwhere id is null"
+    assert table.spark.table(stored).columns == ["id"]
+    table.write_by_hand((json_key(2), json_value((2, None)), 0))
+    shared.sql_of(table.spark, f"select id from {relation}\nwhere id is null", [topic])
+    assert (table.spark.table(stored).columns, table.spark.table(stored).count()) == (["id"], 2)
+    # A macro of the project has the name of one of dbt's tests.
+    sql = shared.sql_of(table.spark, f"select distinct * from {relation} where name is null", [topic])
+    assert [tuple(row) for row in table.spark.sql(sql).collect()] == [(2, None)]
+
+
 @pytest.fixture(scope="module")
 def proxied() -> Iterator[tuple[Proxy, str]]:
     with proxied_cluster() as (proxy, _):
@@ -107,7 +122,9 @@ def test_tests_of_a_command_fetch_a_topic_once(proxied: tuple[Proxy, str], tmp_p
     with project.one_process():
         project.succeed("run")
         one = fetched("--select", "not_null_users_name")
+        of_key = fetched("--select", "not_null_users_id", "unique_users_id")
         all_six = fetched()
     assert one > ROWS * 20, "the topic was not read through the proxy"
     # Offsets, metadata and a part that a consumer fetches again.
+    assert of_key < 1.2 * one, f"{of_key} bytes, one test {one}"
     assert all_six < 1.2 * one, f"{all_six} bytes, one test {one}"

@@ -14,7 +14,7 @@ MODEL, TEST = "model.shop.orders", "test.shop.unique_orders_id"
 GRAPH = {
     "nodes": {
         MODEL: {"schema": "dev", "alias": "orders", "config": {"materialized": "upsert_kafka", "unique_key": "id"}},
-        TEST: {"unique_id": TEST, "depends_on": {"nodes": [MODEL]}},
+        TEST: {"unique_id": TEST, "depends_on": {"nodes": [MODEL]}, "config": {}},
     }
 }
 

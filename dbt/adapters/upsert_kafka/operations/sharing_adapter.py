@@ -16,6 +16,7 @@ from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.events.logging import AdapterLogger
 from kafka.errors import KafkaError
 
+from dbt.adapters.upsert_kafka.catalog import tested_columns
 from dbt.adapters.upsert_kafka.catalog.shared_reads import ReadTopic, SharedReads
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import topics
@@ -63,16 +64,13 @@ class SharingAdapter(OperationsAdapter):
             return sql
         self._thread.test = model["unique_id"]
         tests = [nodes[unique_id] for unique_id in selected if unique_id.startswith("test.") and unique_id in nodes]
-        tested = [
-            ReadTopic(
-                UpsertKafkaRelation.create(
-                    schema=nodes[unique_id]["schema"], identifier=nodes[unique_id]["alias"], type=RelationType.View
-                ),
-                frozenset(test["unique_id"] for test in tests if unique_id in test["depends_on"]["nodes"]),
-                self._position_of(nodes[unique_id], of_models[unique_id][1]),
-            )
-            for unique_id in read
-        ]
+        tested = []
+        for unique_id in read:
+            node, of_node = nodes[unique_id], [test for test in tests if unique_id in test["depends_on"]["nodes"]]
+            relation = UpsertKafkaRelation.create(schema=node["schema"], identifier=node["alias"], type=RelationType.View)
+            position = self._position_of(node, of_models[unique_id][1])
+            ids, columns = frozenset(test["unique_id"] for test in of_node), tested_columns.expected(of_node, unique_id)
+            tested.append(ReadTopic(relation, ids, position, columns))
         spark = self._handle().spark
         # Another command would get these rows too: from the view of this name, or where it reads the same relation.
         return sql if shared_jvm.shares_state() else self._shared_reads.sql_of(spark, sql, tested)
