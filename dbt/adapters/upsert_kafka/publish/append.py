@@ -22,7 +22,6 @@ from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.publish import (
     announce,
     configuration,
-    contracts,
     deliver,
     encode,
     expose,
@@ -36,6 +35,7 @@ from dbt.adapters.upsert_kafka.publish.kinds import Kind
 from dbt.adapters.upsert_kafka.publish.memory import Result, layout_of, recall
 from dbt.adapters.upsert_kafka.publish.refusals import Refusals
 from dbt.adapters.upsert_kafka.publish.request import Appended, Request, delivered, preview_of
+from dbt.adapters.upsert_kafka.publish.violations import ViolationCount
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint, release_checkpoints
 from dbt.adapters.upsert_kafka.spark.metrics import ObservedMetrics
 from dbt.adapters.upsert_kafka.state.record import Layout
@@ -62,7 +62,7 @@ def append(spark: SparkSession, rows: DataFrame, request: Request) -> Appended:
         return Appended(_message="checked, nothing appended", topic=request.topic)
 
     metrics = ObservedMetrics()
-    violations = contracts.ViolationCount(request.not_null, request.checks)
+    violations = ViolationCount(request.not_null, request.checks)
     encoded = metrics.observe(
         layout.encode(violations.observe(rows), request.options),
         F.count_if(~F.col(NULL_KEY)).alias("rows"),

@@ -25,7 +25,7 @@ def check(model: str, changes: Changes, records: Records, options: ModelOptions,
     """Raise GuardError with all reasons to refuse the changes.
 
     Args:
-        broken: constraints of the model's contract that its rows violate, see `contracts.ViolationCount`.
+        broken: constraints of the model's contract that its rows violate, see `violations.ViolationCount`.
 
     Returns:
         Warnings about what is allowed.

@@ -27,7 +27,6 @@ from dbt.adapters.upsert_kafka.publish import (
     change_events,
     compare,
     configuration,
-    contracts,
     deliver,
     encode,
     expose,
@@ -45,6 +44,7 @@ from dbt.adapters.upsert_kafka.publish.memory import Memory, Result, columns_of,
 from dbt.adapters.upsert_kafka.publish.preview import Preview
 from dbt.adapters.upsert_kafka.publish.refusals import Refusals
 from dbt.adapters.upsert_kafka.publish.request import Publication, Request, delivered, preview_of
+from dbt.adapters.upsert_kafka.publish.violations import ViolationCount
 from dbt.adapters.upsert_kafka.sinks import Delivery
 from dbt.adapters.upsert_kafka.sinks.partitioners import Partitioner
 from dbt.adapters.upsert_kafka.spark.checkpoint import release_checkpoints
@@ -130,7 +130,7 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
         deletes_old_keys = _has_old_keys(memory, layout, topic, request)
     policy = Policy.of(request.options, request.full_refresh, deletes_old_keys)
 
-    violations = contracts.ViolationCount(request.not_null, request.checks)
+    violations = ViolationCount(request.not_null, request.checks)
     last = memory.trusted.log
     seed = compare.seed_of(last, request.planned.seed if request.planned else None)
     state = fingerprint.before(memory.cluster_id, topic, layout, request, seed)
