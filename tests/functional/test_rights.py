@@ -11,12 +11,12 @@ from kafka.admin import ResourceType
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka import options
-from dbt.adapters.upsert_kafka.connections import error_line
 from dbt.adapters.upsert_kafka.credentials import DEFAULT_STATE_TOPIC
 from dbt.adapters.upsert_kafka.errors import GuardError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client import groups, topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.source import slices
+from dbt.adapters.upsert_kafka.spark.handle import error_line
 from dbt.adapters.upsert_kafka.state.store import StateSettings
 from tests.secured import SecuredCluster, export
 from tests.services import end_offsets

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
-from dbt.adapters.upsert_kafka.connections import STOPPED, SessionHandle, UpsertKafkaConnectionManager
+from dbt.adapters.upsert_kafka.connections import UpsertKafkaConnectionManager
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.errors import STOPPED
+from dbt.adapters.upsert_kafka.spark.handle import SessionHandle
 
 CREDENTIALS = UpsertKafkaCredentials(schema="shop", bootstrap_servers="localhost:1")
 

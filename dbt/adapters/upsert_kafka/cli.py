@@ -15,7 +15,6 @@ import click
 from dbt.adapters.upsert_kafka import embedded
 from dbt.adapters.upsert_kafka.__version__ import version
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.operations import class_archive
 
 project_option = click.option(
     "--project-dir",
@@ -92,6 +91,8 @@ def warm_up() -> None:
 
     Needed once per machine, and again after an upgrade of Java or Spark. Works without a project.
     """
+    from dbt.adapters.upsert_kafka.operations import class_archive
+
     click.echo("Preparing Spark and Kafka for faster starts (takes about a minute, once) …", err=True)
     try:
         archive = class_archive.write()

@@ -10,6 +10,8 @@ import re
 
 from dbt_common.exceptions import DbtRuntimeError, env_secrets
 
+STOPPED = "The command was stopped."
+
 
 class UpsertKafkaError(DbtRuntimeError):
     """Base class of all errors that this adapter raises."""

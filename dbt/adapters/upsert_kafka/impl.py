@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from multiprocessing.context import SpawnContext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.base.relation import BaseRelation
@@ -17,38 +17,34 @@ from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.column import SparkColumn
 
-from dbt.adapters.upsert_kafka import dbt_internals, options
-from dbt.adapters.upsert_kafka.catalog import views
+from dbt.adapters.upsert_kafka import catalog, dbt_internals, late_imports, options
 from dbt.adapters.upsert_kafka.column import UpsertKafkaColumn
-from dbt.adapters.upsert_kafka.connections import SessionHandle, UpsertKafkaConnectionManager, end_on_signals
+from dbt.adapters.upsert_kafka.connections import UpsertKafkaConnectionManager, end_on_signals
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.dbt_warnings import warn, warn_about
-from dbt.adapters.upsert_kafka.debug import report
 from dbt.adapters.upsert_kafka.errors import DeliveryError, GuardError
-from dbt.adapters.upsert_kafka.formats.records import Records
-from dbt.adapters.upsert_kafka.kafka_client import acls
-from dbt.adapters.upsert_kafka.operations import documentation
 from dbt.adapters.upsert_kafka.operations.adapter import model_options
-from dbt.adapters.upsert_kafka.operations.documentation import Publisher
-from dbt.adapters.upsert_kafka.operations.environment import former_topic
 from dbt.adapters.upsert_kafka.operations.restoring_adapter import comments_of
 from dbt.adapters.upsert_kafka.operations.sharing_adapter import SharingAdapter
-from dbt.adapters.upsert_kafka.operations.transactional_groups import Command, transactional_groups
 from dbt.adapters.upsert_kafka.options import model_topics, variables
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
 from dbt.adapters.upsert_kafka.options.table import KAFKA, SINKS
 from dbt.adapters.upsert_kafka.plan import current
 from dbt.adapters.upsert_kafka.plan.adapter import PlanningAdapter
-from dbt.adapters.upsert_kafka.publish import append, configuration, contracts, encode, memory, pipeline
-from dbt.adapters.upsert_kafka.publish.request import Publication, Request, topic_settings
+from dbt.adapters.upsert_kafka.publish import contracts
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.resident import link
-from dbt.adapters.upsert_kafka.sinks import GroupCommit
-from dbt.adapters.upsert_kafka.source import source
-from dbt.adapters.upsert_kafka.source.source import Reading
-from dbt.adapters.upsert_kafka.spark import merge, python_models, seeds, session, table_formats, time_zone
+from dbt.adapters.upsert_kafka.spark import merge, seeds, table_formats, time_zone
 from dbt.adapters.upsert_kafka.sql import quote_literal
 from dbt.adapters.upsert_kafka.streaming.adapter import StreamsAdapter
+
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.formats.records import Records
+    from dbt.adapters.upsert_kafka.operations.transactional_groups import Command
+    from dbt.adapters.upsert_kafka.publish.request import Request
+    from dbt.adapters.upsert_kafka.sinks import GroupCommit
+    from dbt.adapters.upsert_kafka.source.source import Reading
+    from dbt.adapters.upsert_kafka.spark.handle import SessionHandle
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -74,7 +70,10 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         UpsertKafkaCredentials.project_root = Path(getattr(config, "project_root", None) or Path.cwd()).absolute()
         link.report_idle_minutes(config.credentials.resident_idle_minutes)
         if dbt_internals.command_of(config) in SPARK_COMMANDS:
+            from dbt.adapters.upsert_kafka.spark import session
+
             session.start_early(config.credentials)
+            late_imports.begin()
 
     def pre_model_hook(self, config: Any) -> None:
         """Set defaults of the node, and refuse a file format that it can't have; see `table_formats`."""
@@ -128,9 +127,11 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         # A stream reads new events by itself, and its SELECT must not change between two runs.
         if parsed.streams or not (parsed.appends or parsed.missing_keys == "keep"):
             return False
+        from dbt.adapters.upsert_kafka.publish import memory
+
         return memory.is_published(self._kafka(parsed), self._state_settings(), topic, parsed.appends)
 
-    @available.parse(lambda *args, **kwargs: Publication(_message=""))
+    @available.parse(lambda *args, **kwargs: AdapterResponse(_message=""))
     def publish(
         self,
         model: dict[str, Any],
@@ -146,6 +147,10 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         Args:
             command: of `command`.
         """
+        from dbt.adapters.upsert_kafka.publish import append, configuration, pipeline
+        from dbt.adapters.upsert_kafka.publish.request import Request, topic_settings
+        from dbt.adapters.upsert_kafka.spark import python_models
+
         handle = self._handle()
         spark = handle.spark
         parsed, constraints = self._sink_options(model), contracts.constraints(model)
@@ -200,6 +205,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
     @available.parse(lambda *args, **kwargs: None)
     def command(self, graph: dict[str, Any], selected_resources: list[str]) -> Command:
         """Return what `publish` needs to know of this dbt command."""
+        from dbt.adapters.upsert_kafka.operations.transactional_groups import Command
+
         return Command(graph["nodes"], selected_resources, dbt_internals.is_deferred_run(self.config), self._group_source)
 
     @available
@@ -210,6 +217,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
     @dbt_internals.log_code_execution
     def submit_python_job(self, parsed_model: dict[str, Any], compiled_code: str) -> AdapterResponse:
         """Run a Python model that is materialized as a table; see `python_models`."""
+        from dbt.adapters.upsert_kafka.spark import python_models
+
         with self.connections.exception_handler(compiled_code):
             python_models.run(self._handle().spark, parsed_model["name"], compiled_code)
         return AdapterResponse(_message="OK")
@@ -223,7 +232,7 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         """
         types = [column_types.get(name, self.convert_type(table, i)) for i, name in enumerate(table.column_names)]
         with self.connections.exception_handler(f"load {relation}"):
-            seeds.load(self._handle().spark, views.name(relation), table, types)
+            seeds.load(self._handle().spark, catalog.name(relation), table, types)
 
     @classmethod
     def convert_integer_type(cls, agate_table: Any, col_idx: int) -> str:
@@ -242,6 +251,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
     @available.parse(lambda *args, **kwargs: {})
     def avro_schemas(self, model: dict[str, Any], sql: str, topic: str) -> dict[str, str]:
         """Return the Avro schemas of key and value, if these are avro; the SELECT is analysed, not run."""
+        from dbt.adapters.upsert_kafka.publish import encode
+
         spark = self._handle().spark
         with self.connections.exception_handler(sql):
             return encode.checked_layout(spark.sql(sql), model["name"], self._sink_options(model), topic).avro_schemas()
@@ -285,6 +296,9 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         return super().get_catalog(nodes, used_schemas)
 
     def catalog_columns(self, relation: Any) -> Iterable[dict[str, Any]]:
+        from dbt.adapters.upsert_kafka.operations import documentation
+        from dbt.adapters.upsert_kafka.operations.documentation import Publisher
+
         spark = self._handle().spark
         publisher = self._publishers.get((relation.schema, relation.identifier))
         with self.connections.exception_handler(f"describe {relation}"):
@@ -297,10 +311,12 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         self, model: dict[str, Any], relation: UpsertKafkaRelation, graph: dict[str, Any], generate_topic_name: Any
     ) -> str:
         """Return the subquery for `kafka_topic()` in the SQL of a kafka_source; see `source.query`."""
-        parsed = self._source_options(model, graph, generate_topic_name)
-        return source.query(parsed, self._source_layout(model, parsed), views.name(relation.topic_table))
+        from dbt.adapters.upsert_kafka.source import source
 
-    @available.parse(lambda *args, **kwargs: Reading(_message=""))
+        parsed = self._source_options(model, graph, generate_topic_name)
+        return source.query(parsed, self._source_layout(model, parsed), catalog.name(relation.topic_table))
+
+    @available.parse(lambda *args, **kwargs: AdapterResponse(_message=""))
     def expose_source(
         self,
         model: dict[str, Any],
@@ -315,6 +331,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         Args:
             dry_run: the variable upsert_kafka_dry_run.
         """
+        from dbt.adapters.upsert_kafka.source import source
+
         parsed = self._source_options(model, graph, generate_topic_name)
         writes_nothing = variables.is_dry_run(dry_run) or dbt_internals.is_partial_run(self.config)
         with self.connections.exception_handler(sql):
@@ -334,6 +352,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
     def check_topic_grants(self, model: dict[str, Any], topic: str) -> None:
         """Check the model's `grants` before anything is written, and warn if the cluster has no ACLs; see `acls`."""
         if self._principals(model) is not None:
+            from dbt.adapters.upsert_kafka.kafka_client import acls
+
             with self._kafka(model_options(model)).admin() as admin:
                 warn_about(model["name"], acls.warnings(admin, topic))
 
@@ -342,15 +362,21 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         """Apply the model's `grants` to the topic; see `acls`."""
         principals = self._principals(model)
         if principals is not None:
+            from dbt.adapters.upsert_kafka.kafka_client import acls
+
             with self._kafka(model_options(model)).admin() as admin:
                 acls.apply(admin, topic, principals)
 
     def _principals(self, model: Mapping[str, Any]) -> tuple[str, ...] | None:
         """Who may read the model's topic; None if the model has no `grants`, or if this run writes nothing."""
+        from dbt.adapters.upsert_kafka.kafka_client import acls
+
         principals = acls.check(model["name"], model["config"].get("grants") or {})
         return None if dbt_internals.is_partial_run(self.config) else principals
 
     def debug_query(self) -> None:
+        from dbt.adapters.upsert_kafka.debug import report
+
         credentials = self.config.credentials
         for line in report(self._handle().spark, credentials, self._cluster()):
             logger.info(line)
@@ -364,9 +390,11 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         # The catalog has names in lower case, and the text of the view as the model wrote it.
         if (
             not isinstance(existing, UpsertKafkaRelation)
-            or views.name(existing.topic_table).lower() not in dbt_internals.view_text(existing).lower()
+            or catalog.name(existing.topic_table).lower() not in dbt_internals.view_text(existing).lower()
         ):
             return
+        from dbt.adapters.upsert_kafka.operations.environment import former_topic
+
         topic = former_topic(self._environment(), self._cluster(), node.schema, node.alias)
         if topic is not None:
             warn(
@@ -382,6 +410,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         """The consumer groups that the model's transaction commits; see `transactional_groups`."""
         if request.mode != "publish" or not request.transactional_id:
             return ()
+        from dbt.adapters.upsert_kafka.operations.transactional_groups import transactional_groups
+
         return transactional_groups(model["unique_id"], request.kafka, command)
 
     def _model_options(self, model: Mapping[str, Any]) -> options.ModelOptions:
@@ -406,6 +436,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         return self.connections.get_thread_connection().handle
 
     def _source_layout(self, model: dict[str, Any], parsed: options.ModelOptions) -> Records:
+        from dbt.adapters.upsert_kafka.source import source
+
         return source.layout(
             self._handle().spark, model["name"], parsed, model["columns"], self.config.credentials.schema_registry
         )

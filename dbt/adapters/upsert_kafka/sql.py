@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
 
 def quote_identifier(name: str) -> str:
@@ -30,6 +32,9 @@ def quote_map(options: Mapping[str, str]) -> str:
 
 def type_text(data_type: DataType) -> str:
     """The type as Spark SQL text: `DataType.simpleString` with quoted names of nested fields."""
+    # Here, because statements are also built without pyspark, whose import takes long.
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
     if isinstance(data_type, ArrayType):
         return f"array<{type_text(data_type.elementType)}>"
     if isinstance(data_type, MapType):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import kafka
 import pytest
 
 from dbt.adapters.upsert_kafka.catalog import views
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import OptionsError
-from dbt.adapters.upsert_kafka.kafka_client import clients
+from dbt.adapters.upsert_kafka.kafka_client import reach
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings, export_secrets
 
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="dbt" password="s3cret";'
@@ -73,8 +74,8 @@ def test_admin_client_is_closed_even_if_close_fails(monkeypatch: pytest.MonkeyPa
             self.closed = True
             raise FileNotFoundError("as kafka-python may, see test_internals")
 
-    monkeypatch.setattr(clients, "KafkaAdminClient", Client)
-    monkeypatch.setattr(clients.reach, "check", lambda *_: None)
+    monkeypatch.setattr(kafka, "KafkaAdminClient", Client)
+    monkeypatch.setattr(reach, "check", lambda *_: None)
     with KafkaSettings("a:1").admin() as admin:
         pass
     assert admin.closed

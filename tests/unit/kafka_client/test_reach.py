@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import kafka
 import pytest
 from kafka.errors import KafkaTimeoutError
 
 from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError
-from dbt.adapters.upsert_kafka.kafka_client import clients, reach
+from dbt.adapters.upsert_kafka.kafka_client import reach
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from tests.login_server import LoginServer
 
@@ -85,7 +86,7 @@ def test_client_that_can_not_connect_is_remembered(monkeypatch: pytest.MonkeyPat
         tries.append(arguments)
         raise KafkaTimeoutError
 
-    monkeypatch.setattr(clients, "KafkaAdminClient", never)
+    monkeypatch.setattr(kafka, "KafkaAdminClient", never)
     monkeypatch.setattr(reach, "_check", lambda *_: None)
     first = failure("127.0.0.1:1")
     assert first.startswith("No Kafka broker answered at '127.0.0.1:1' (KafkaTimeoutError)")

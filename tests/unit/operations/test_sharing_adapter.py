@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,7 @@ class Adapter:
 
     config = SimpleNamespace(credentials=SimpleNamespace(remote=None))
     _thread = SimpleNamespace()
+    _sharing = nullcontext()
     _shared_reads = SimpleNamespace(sql_of=lambda spark, sql, tested: f"stored rows of {tested[0].relation}")
 
     def _topics_of_models(self, *_: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dbt.adapters.upsert_kafka.errors import OptionsError
-from dbt.adapters.upsert_kafka.operations import adapter
+from dbt.adapters.upsert_kafka.operations import adapter, commit_group_offsets
 from dbt.adapters.upsert_kafka.options.variables import is_dry_run, problems
 
 
@@ -45,7 +45,7 @@ def test_wrong_value_is_one_error() -> None:
 @pytest.mark.parametrize(("value", "publishes"), [("false", True), (False, True), ("true", False), (True, False)])
 def test_hook_commits_unless_the_variable_is_true(monkeypatch: pytest.MonkeyPatch, value: Any, publishes: bool) -> None:
     committed: list[bool] = []
-    monkeypatch.setattr(adapter.commit_group_offsets, "commit", lambda *arguments: committed.append(arguments[2]))
+    monkeypatch.setattr(commit_group_offsets, "commit", lambda *arguments: committed.append(arguments[2]))
     command: Any = SimpleNamespace(config=SimpleNamespace(args=None), _group_source=None)
     adapter.OperationsAdapter.commit_group_offsets(command, [], {"nodes": {}}, value)
     assert committed == [publishes]

@@ -21,9 +21,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
-
 from dbt.adapters.upsert_kafka.embedded import supervisor
 from dbt.adapters.upsert_kafka.errors import EmbeddedBrokerError
 from dbt.adapters.upsert_kafka.java import fetch_jars
@@ -245,6 +242,10 @@ def answers(bootstrap_servers: str, cluster_id: str) -> bool:
         s.settimeout(1)
         if s.connect_ex((host, int(port))) != 0:
             return False
+    # Here, because most commands have no embedded broker, and it starts while kafka-python is imported.
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError
+
     try:
         client = KafkaAdminClient(bootstrap_servers=bootstrap_servers, request_timeout_ms=10_000, bootstrap_timeout_ms=10_000)
     except KafkaError:

@@ -1,7 +1,7 @@
 """Connection settings of one cluster for each client: Spark's source and sink, catalog tables, kafka-python's clients.
 
 The only module that decides where secrets are replaced by references. Leaves to `kafka_properties` which client takes which
-property and to `kafka_python` what kafka-python calls it.
+property and to `kafka_python` what kafka-python calls it. Imports kafka-python when a client is needed: `dbt parse` needs none.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.events.logging import AdapterLogger
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka import embedded, kafka_properties
 from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import KafkaUnreachableError, MissingRightError
-from dbt.adapters.upsert_kafka.kafka_client import kafka_python, reach
-from dbt.adapters.upsert_kafka.kafka_client.internals import close_connections
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
 
 logger = AdapterLogger("upsert_kafka")
 # kafka-python logs every failed connection. Users see one error of this adapter instead.
@@ -122,10 +121,14 @@ class KafkaSettings:
     @property
     def user(self) -> str:
         """The user that the cluster authenticates, for messages."""
+        from dbt.adapters.upsert_kafka.kafka_client import kafka_python
+
         return kafka_python.user(self.properties)
 
     def python_client(self) -> dict[str, Any]:
         """Arguments for kafka-python's clients."""
+        from dbt.adapters.upsert_kafka.kafka_client import kafka_python
+
         return kafka_python.arguments(self.bootstrap_servers, self.properties)
 
     @contextmanager
@@ -135,6 +138,12 @@ class KafkaSettings:
         Raises:
             KafkaUnreachableError: no broker answered, or one refused the login.
         """
+        from kafka import KafkaAdminClient
+        from kafka.errors import KafkaError
+
+        from dbt.adapters.upsert_kafka.kafka_client import reach
+        from dbt.adapters.upsert_kafka.kafka_client.internals import close_connections
+
         arguments = self.python_client()
         reach.check(arguments, self.user)
         try:

@@ -8,24 +8,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from multiprocessing.context import SpawnContext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base.relation import BaseRelation
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.events.logging import AdapterLogger
-from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka import dbt_internals
-from dbt.adapters.upsert_kafka.catalog import restore, views
-from dbt.adapters.upsert_kafka.catalog.restore import Restorable
 from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.formats import Role
-from dbt.adapters.upsert_kafka.kafka_client import schema_registry
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.operations.adapter import OperationsAdapter, model_options
-from dbt.adapters.upsert_kafka.operations.recorded import Details, Node, RecordedRelations
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dbt.adapters.upsert_kafka.catalog.views import Comments
+    from dbt.adapters.upsert_kafka.formats import Role
+    from dbt.adapters.upsert_kafka.operations.recorded import Node, RecordedRelations
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -33,11 +34,13 @@ BUILT = ("model", "seed", "snapshot")
 """Kinds of nodes that have a relation."""
 
 
-def comments_of(model: Mapping[str, Any]) -> views.Comments:
+def comments_of(model: Mapping[str, Any]) -> Comments:
     """The descriptions that the model's persist_docs writes to the catalog."""
+    from dbt.adapters.upsert_kafka.catalog.views import Comments
+
     persisted = model["config"].get("persist_docs") or {}
     texts = {name: column.get("description") or "" for name, column in model["columns"].items()}
-    return views.Comments(
+    return Comments(
         model.get("description") or "" if persisted.get("relation") else "",
         {name: text for name, text in texts.items() if text} if persisted.get("columns") else {},
     )
@@ -70,9 +73,11 @@ class RestoringAdapter(OperationsAdapter):
 
     def restore(self, spark: SparkSession, schema: str, identifier: str) -> bool:
         """Create a relation that a statement did not find; False if the state topic has no record of it."""
+        from dbt.adapters.upsert_kafka.catalog import name, restore
+
         with self._restoring:
             relation = UpsertKafkaRelation.create(schema=schema, identifier=identifier, type=RelationType.View)
-            if spark.catalog.tableExists(views.name(relation)):
+            if spark.catalog.tableExists(name(relation)):
                 return True
             found = self._recorded().find(schema, identifier)
             if found is None:
@@ -98,6 +103,9 @@ class RestoringAdapter(OperationsAdapter):
 
     def _recorded(self) -> RecordedRelations:
         """The relations that the state topic has records of, for the nodes of this project."""
+        from dbt.adapters.upsert_kafka.catalog.restore import Restorable
+        from dbt.adapters.upsert_kafka.operations.recorded import Details, RecordedRelations
+
         nodes = [
             node for node in dbt_internals.manifest_nodes(self) if getattr(node, "alias", None) and node.resource_type in BUILT
         ]
@@ -109,6 +117,10 @@ class RestoringAdapter(OperationsAdapter):
         )
 
     def _relation_node(self, node: Any) -> Node:
+        from dbt.adapters.upsert_kafka.catalog.restore import Restorable
+        from dbt.adapters.upsert_kafka.kafka_client import schema_registry
+        from dbt.adapters.upsert_kafka.operations.recorded import Details, Node
+
         def details() -> Details:
             model = node.to_dict()
             parsed = model_options(model)

@@ -9,23 +9,22 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from multiprocessing.context import SpawnContext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base.meta import available
 from dbt.adapters.contracts.relation import RelationType
 from dbt.adapters.events.logging import AdapterLogger
-from kafka.errors import KafkaError
 
 from dbt.adapters.upsert_kafka.catalog import tested_columns
-from dbt.adapters.upsert_kafka.catalog.shared_reads import ReadTopic, SharedReads
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
-from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 from dbt.adapters.upsert_kafka.operations.adapter import OperationsAdapter, model_options
 from dbt.adapters.upsert_kafka.options.model_topics import ModelTopics
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.spark import shared_jvm
+
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.catalog.shared_reads import SharedReads
+    from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
 
 logger = AdapterLogger("upsert_kafka")
 
@@ -35,7 +34,8 @@ class SharingAdapter(OperationsAdapter):
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
-        self._shared_reads = SharedReads()
+        self._shared_reads: SharedReads | None = None
+        self._sharing = threading.Lock()
         self._thread = threading.local()
         """`test`: the unique_id of the test that the thread runs."""
 
@@ -62,6 +62,11 @@ class SharingAdapter(OperationsAdapter):
         read = [unique_id for unique_id in model["depends_on"]["nodes"] if unique_id in of_models]
         if not read:
             return sql
+        from dbt.adapters.upsert_kafka.catalog.shared_reads import ReadTopic, SharedReads
+        from dbt.adapters.upsert_kafka.spark import shared_jvm
+
+        with self._sharing:
+            self._shared_reads = reads = self._shared_reads or SharedReads()
         self._thread.test = model["unique_id"]
         tests = [nodes[unique_id] for unique_id in selected if unique_id.startswith("test.") and unique_id in nodes]
         tested = []
@@ -73,21 +78,24 @@ class SharingAdapter(OperationsAdapter):
             tested.append(ReadTopic(relation, ids, position, columns))
         spark = self._handle().spark
         # Another command would get these rows too: from the view of this name, or where it reads the same relation.
-        return sql if shared_jvm.shares_state() else self._shared_reads.sql_of(spark, sql, tested)
+        return sql if shared_jvm.shares_state() else reads.sql_of(spark, sql, tested)
 
     def release_connection(self) -> None:
         """dbt calls it after each node, in the node's thread."""
         test, self._thread.test = getattr(self._thread, "test", None), None
-        if test is not None:
+        if test is not None and self._shared_reads is not None:
             self._shared_reads.end(test)
         super().release_connection()
 
     def cleanup_connections(self) -> None:
         """dbt calls it at the end of a command."""
-        self._shared_reads.close()
+        if self._shared_reads is not None:
+            self._shared_reads.close()
         super().cleanup_connections()
 
     def _position_of(self, node: Mapping[str, Any], topic: str) -> Callable[[], Topic | None]:
+        from kafka.errors import KafkaError
+
         kafka, full_name = self._kafka(model_options(node)), self.topic_name(topic)
 
         def position() -> Topic | None:
@@ -102,5 +110,7 @@ class SharingAdapter(OperationsAdapter):
 
 
 def _described(kafka: KafkaSettings, topic: str) -> Topic | None:
+    from dbt.adapters.upsert_kafka.kafka_client import topics
+
     with kafka.admin() as admin:
         return topics.describe(admin, topic)

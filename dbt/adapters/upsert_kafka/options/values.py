@@ -14,8 +14,6 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from fastavro.schema import SchemaParseException, UnknownType, parse_schema
-
 
 @dataclass(frozen=True)
 class ValueType:
@@ -297,6 +295,9 @@ _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
 def _avro_schema(value: Any) -> str:
     """The schema as it was given, if fastavro can parse it."""
+    # Here, because most models have no schema.
+    from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+
     text = _text(value)
     try:
         # Filled by parse_schema with the record, enum and fixed types of the schema.
@@ -326,6 +327,8 @@ def _avro_schema(value: Any) -> str:
 
 def unknown_avro_type(text: str) -> str | None:
     """The name of the first type that an Avro schema uses and does not define."""
+    from fastavro.schema import UnknownType, parse_schema
+
     try:
         parse_schema(json.loads(text))
     except UnknownType as e:

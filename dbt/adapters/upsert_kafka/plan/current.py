@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from dbt.adapters.upsert_kafka.errors import GuardError
-from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint
-from dbt.adapters.upsert_kafka.publish.preview import Preview
-from dbt.adapters.upsert_kafka.publish.request import Request
-from dbt.adapters.upsert_kafka.source.source import Reading
+
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.publish.fingerprint import Fingerprint
+    from dbt.adapters.upsert_kafka.publish.preview import Preview
+    from dbt.adapters.upsert_kafka.publish.request import Request
+    from dbt.adapters.upsert_kafka.source.source import Reading
 
 
 @dataclass

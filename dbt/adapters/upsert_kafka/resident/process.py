@@ -15,7 +15,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 
-from dbt.adapters.upsert_kafka import credentials, dbt_internals
+from dbt.adapters.upsert_kafka import credentials, dbt_internals, late_imports
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.resident import child, protocol
 from dbt.adapters.upsert_kafka.resident.server import Resident, log
@@ -29,7 +29,7 @@ IMPORTED = (
     *(f"dbt.task.{task}" for task in ("show", "snapshot", "test", "docs.generate")),
     "dbt.parser.manifest",
     "pyspark.sql.functions",
-    "dbt.adapters.upsert_kafka.operations.adapter",
+    *late_imports.MODULES,
 )
 
 

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
-
 if TYPE_CHECKING:
     import agate
+    from pyspark.sql import SparkSession
 
 LARGEST_BIGINT = 2**63 - 1
 

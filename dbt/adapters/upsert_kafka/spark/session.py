@@ -24,7 +24,6 @@ from dbt.adapters.upsert_kafka import java, kafka_properties, progress, tested_v
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
-from dbt.adapters.upsert_kafka.kafka_client import reach
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings, export_secrets
 from dbt.adapters.upsert_kafka.spark import connect, internals, launcher, settings, shared_jvm
 from dbt.adapters.upsert_kafka.spark.project_catalog import ProjectCatalog
@@ -163,6 +162,9 @@ def _stop(session: SparkSession) -> None:
 
 def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
     """Start the embedded broker if it is used, and begin to check that Kafka answers."""
+    # Here, in the thread that needs it: it imports kafka-python, and the JVM's start must not wait for that.
+    from dbt.adapters.upsert_kafka.kafka_client import reach
+
     is_embedded = credentials.bootstrap_servers == "embedded"
     with progress.activity(
         "Starting Kafka (embedded)" if is_embedded else f"Connecting to Kafka ({credentials.bootstrap_servers})"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Mapping
 from multiprocessing.context import SpawnContext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base.meta import available
 
@@ -13,11 +14,14 @@ from dbt.adapters.upsert_kafka import dbt_internals
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.options import ModelOptions
 from dbt.adapters.upsert_kafka.options.table import KAFKA, KAFKA_SOURCE, SINKS
-from dbt.adapters.upsert_kafka.publish.request import Request
-from dbt.adapters.upsert_kafka.streaming import delta, streams_of
-from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed
-from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
-from dbt.adapters.upsert_kafka.streaming.streams_of import STREAMING_COMMANDS, StreamsOfModels
+
+if TYPE_CHECKING:
+    from dbt.adapters.upsert_kafka.publish.request import Request
+    from dbt.adapters.upsert_kafka.streaming.pipeline import Streamed
+    from dbt.adapters.upsert_kafka.streaming.streams_of import StreamsOfModels
+
+STREAMING_COMMANDS = ("run", "build", "retry")
+"""The commands that publish. In others `stream()` is the relation itself."""
 
 
 class StreamsAdapter(dbt_internals.SparkAdapterHooks):
@@ -25,7 +29,8 @@ class StreamsAdapter(dbt_internals.SparkAdapterHooks):
 
     def __init__(self, config: Any, mp_context: SpawnContext) -> None:
         super().__init__(config, mp_context)
-        self._streams = StreamsOfModels()
+        self._streams: StreamsOfModels | None = None
+        self._registering = threading.Lock()
 
     @abstractmethod
     def _handle(self) -> Any:
@@ -48,20 +53,23 @@ class StreamsAdapter(dbt_internals.SparkAdapterHooks):
         """Return what `stream()` is in the SQL of a model: the name of a streaming view, or the relation itself in batch runs."""
         if not self._publishes(model, command):
             return relation
+        from dbt.adapters.upsert_kafka.streaming import delta, streams_of
+        from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
+
         streams_of.check_model(model)
         if not self._model_options(model).streams:
             return relation
         node = streams_of.source_node(model["name"], relation, graph)
         kind = node["config"].get("materialized")
         if kind not in (KAFKA_SOURCE, KAFKA):
-            return self._streams.add(model, delta.of_node(model["name"], relation, node))
+            return self._streams_of_models().add(model, delta.of_node(model["name"], relation, node))
         if kind == KAFKA_SOURCE:
             parsed = self._source_options(node, graph, generate_topic_name)
         else:
             sink = self._model_options(node)
             topic = self.config.credentials.topic_name(str(generate_topic_name(sink.topic, node)).strip())
             parsed = streams_of.events_of(model["name"], node["name"], sink, topic)
-        return self._streams.add(model, StreamSource(node["name"], relation, parsed, self._kafka(parsed)))
+        return self._streams_of_models().add(model, StreamSource(node["name"], relation, parsed, self._kafka(parsed)))
 
     @available.parse(lambda *args, **kwargs: False)
     def is_stream(self, model: dict[str, Any], command: str) -> bool:
@@ -72,11 +80,18 @@ class StreamsAdapter(dbt_internals.SparkAdapterHooks):
     @available.parse(lambda *args, **kwargs: None)
     def open_streams(self, model: dict[str, Any]) -> None:
         """Create the streaming views, for the check of a contract; see `streaming.sources`."""
-        self._streams.open(model, self._handle())
+        self._streams_of_models().open(model, self._handle())
+
+    def _streams_of_models(self) -> StreamsOfModels:
+        from dbt.adapters.upsert_kafka.streaming.streams_of import StreamsOfModels
+
+        with self._registering:
+            self._streams = self._streams or StreamsOfModels()
+            return self._streams
 
     def _publish_stream(self, model: dict[str, Any], sql: str, request: Request) -> Streamed:
         location = request.options.checkpoint_location or self.config.credentials.checkpoint_location
-        return self._streams.publish(model, sql, self._handle(), request, location)
+        return self._streams_of_models().publish(model, sql, self._handle(), request, location)
 
     def _publishes(self, model: dict[str, Any], command: str) -> bool:
         is_partial = dbt_internals.is_partial_run(self.config)

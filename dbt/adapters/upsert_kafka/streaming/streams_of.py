@@ -20,8 +20,6 @@ from dbt.adapters.upsert_kafka.streaming.sources import StreamSource
 READS = "stream() reads a kafka_source, a kafka model that appends or a Delta table"
 TABLES = ("incremental", "seed", "snapshot", "table")
 """The materializations that may be Delta tables."""
-STREAMING_COMMANDS = ("run", "build", "retry")
-"""The commands that publish. In others `stream()` is the relation itself."""
 
 
 def check_model(model: Mapping[str, Any]) -> None:
