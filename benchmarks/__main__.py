@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import commands, encode, growth, jobs, plan, profile, publishing, read, report, streams, whole_commands
+from benchmarks import commands, encode, growth, jobs, plan, publishing, read, report, run_profile, streams, whole_commands
 from benchmarks.measured import Figure
 
 Benchmark = Callable[[argparse.Namespace, Path], list[Figure]]
@@ -20,7 +20,7 @@ SECTIONS: dict[str, Benchmark] = {
     "plan": plan.measure,
     "publishing": publishing.measure,
     "jobs": jobs.measure,
-    "profile": profile.measure,
+    "profile": run_profile.measure,
     "streams": streams.measure,
     "growth": growth.measure,
     "commands": commands.measure,
