@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
@@ -56,14 +57,42 @@ def test_msk_iam_adds_the_jar_of_aws_with_a_checksum(
     monkeypatch.setattr(settings.java, "fetch_files", fetch_files)
     monkeypatch.setattr(settings, "fetch_kafka_jars", fetch_kafka_jars)
     credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", jars=own_jars)
-    assert "aws" not in str([Path(jar).name for jar in settings._jars(credentials)])
+    assert "aws" not in str(jar_names(credentials))
     credentials.kafka = {"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}
-    names = [Path(jar).name for jar in settings._jars(credentials)]
+    names = jar_names(credentials)
     [of_aws] = [name for name in names if "aws-msk-iam-auth" in name]
     assert len(names) == 2
     assert of_aws in resources.files("dbt.adapters.upsert_kafka").joinpath("checksums.txt").read_text().split()
     credentials.jars = [str(tmp_path / of_aws)]
-    assert settings._jars(credentials) == credentials.jars, "the user's own jar of AWS is used"
+    assert settings._jar_settings(credentials) == {"spark.jars": credentials.jars[0]}, "the user's own jar of AWS is used"
+
+
+def jar_names(credentials: UpsertKafkaCredentials) -> list[str]:
+    return [Path(jar).name for jars in settings._jar_settings(credentials).values() for jar in re.split("[:,]", jars) if jar]
+
+
+@pytest.mark.parametrize(
+    ("master", "spark", "is_on_class_path"),
+    [("local[2]", {}, True), ("yarn", {}, False), ("local[2]", {settings.CLASS_PATH: "of-user.jar"}, False)],
+)
+def test_only_a_driver_without_executors_has_the_jars_on_its_class_path(
+    monkeypatch: pytest.MonkeyPatch, master: str, spark: dict[str, str], is_on_class_path: bool
+) -> None:
+    monkeypatch.setattr(settings, "fetch_kafka_jars", lambda _: [Path("kafka.jar"), Path("avro.jar")])
+    credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", master=master, spark=spark)
+    class_path = {"spark.jars": "", settings.CLASS_PATH: "kafka.jar:avro.jar"}
+    assert settings._jar_settings(credentials) == (class_path if is_on_class_path else {"spark.jars": "kafka.jar,avro.jar"})
+
+
+@pytest.mark.parametrize("variable", [None, *settings.JVM_VARIABLES])
+def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch, variable: str | None) -> None:
+    assert settings.GARBAGE_COLLECTOR in settings.command_jvm_options("-Xmx1g")
+    if variable is None:
+        options = settings.command_jvm_options("-XX:+UseZGC -Xmx1g")
+    else:
+        monkeypatch.setenv(variable, "-XX:+UseG1GC")
+        options = settings.command_jvm_options()
+    assert "GC" not in options
 
 
 def test_log_settings_are_written_again_if_they_differ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,20 +15,22 @@ from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentia
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import TopicSettings
-from dbt.adapters.upsert_kafka.publish import pipeline
+from dbt.adapters.upsert_kafka.publish import pipeline, snapshots
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
-from dbt.adapters.upsert_kafka.spark import internals, session
+from dbt.adapters.upsert_kafka.spark import internals, session, settings
 from dbt.adapters.upsert_kafka.spark.class_archive import LOG_ERRORS_ONLY, archive_path
 from dbt.adapters.upsert_kafka.spark.settings import JVM_OPTIONS
 from dbt.adapters.upsert_kafka.state.record import Owner, Run, now_text
 
 JVM_EXIT_SECONDS = 300
+ROWS = snapshots.ONE_TASK + 1
+"""So many that all ways of comparing load their classes."""
 
 
 def write() -> Path:
     """Write the archive with the classes that a small project loads, unless it exists; returns its path."""
-    archive = archive_path()
+    archive = archive_path(settings.kafka_class_path())
     if archive.is_file():
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -45,16 +47,16 @@ def write() -> Path:
     return archive
 
 
-def _publish_twice(project: Path, archive: Path) -> None:
-    """Publish a model twice in a new project, with a JVM that writes the classes that it loaded into `archive`."""
+def _publish(project: Path, archive: Path) -> None:
+    """Publish a model in a new project, with a JVM that writes the classes that it loaded into `archive`."""
     project.mkdir()
     UpsertKafkaCredentials.project_root = project
     jvm = {JVM_OPTIONS: f"-XX:ArchiveClassesAtExit='{archive}' {LOG_ERRORS_ONLY}"}
     credentials = UpsertKafkaCredentials(schema="warm_up", bootstrap_servers=EMBEDDED, master="local[2]", spark=jvm)
     spark = session.get_session(credentials)
     spark.sql("CREATE DATABASE warm_up")
-    spark.sql("CREATE TABLE warm_up.seed (id INT) USING parquet")
-    spark.sql("INSERT INTO warm_up.seed VALUES (1), (2)")
+    spark.sql("CREATE TABLE warm_up.seed (id BIGINT, name STRING, share DOUBLE) USING parquet")
+    spark.sql(f"INSERT INTO warm_up.seed SELECT id, concat('name ', id), id / 8 FROM range({ROWS})")
     request = Request(
         model="warm_up",
         options=model_options.parse("upsert_kafka", "warm_up", {"unique_key": "id"}),
@@ -65,9 +67,10 @@ def _publish_twice(project: Path, archive: Path) -> None:
         owner=Owner("warm_up", "warm_up", "warm_up", "users"),
         run=Run("warm_up", "localhost", now_text()),
     )
-    for name in ("ann", "bob"):
-        pipeline.publish(spark, spark.sql(f"SELECT id, '{name}' AS name FROM warm_up.seed"), request)
-    spark.sql("SELECT count(*) FROM warm_up.users").collect()
+    changed = "SELECT id, if(id % 1000 = 0, 'changed', name) AS name, share FROM warm_up.seed"
+    for select in ("SELECT * FROM warm_up.seed", "SELECT * FROM warm_up.seed", changed):
+        pipeline.publish(spark, spark.sql(select), request)
+    spark.sql("SELECT id FROM warm_up.users GROUP BY id HAVING count(*) > 1").collect()
     jvm_process = internals.jvm_process()
     session.stop()
     # The JVM exits when its stdin is closed.
@@ -77,4 +80,4 @@ def _publish_twice(project: Path, archive: Path) -> None:
 
 
 if __name__ == "__main__":
-    _publish_twice(Path(sys.argv[1]), Path(sys.argv[2]))
+    _publish(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -17,14 +17,18 @@ from dbt.adapters.upsert_kafka import java
 LOG_ERRORS_ONLY = "-Xlog:disable -Xlog:all=error:stderr"
 
 
-def archive_path() -> Path:
-    """The path of the archive for this Java and this Spark, whether it exists or not."""
-    identity = [java.build(), pyspark.__version__, str(Path(pyspark.__file__).parent)]
+def archive_path(class_path: str) -> Path:
+    """The path of the archive for this Java and this Spark, whether it exists or not.
+
+    Args:
+        class_path: of the driver, in front of Spark's own jars. An archive fits only the class path that it was written with.
+    """
+    identity = [java.build(), pyspark.__version__, str(Path(pyspark.__file__).parent), class_path]
     digest = hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
     return java.cache_dir() / f"spark-classes-{digest}.jsa"
 
 
-def options() -> str:
+def options(class_path: str) -> str:
     """JVM options that use the archive; empty while there is no archive."""
-    archive = archive_path()
+    archive = archive_path(class_path)
     return f"-XX:SharedArchiveFile='{archive}' {LOG_ERRORS_ONLY}" if archive.is_file() else ""

@@ -1,13 +1,19 @@
-"""Whether a standalone Spark master can be reached, before a JVM is started that would try for minutes."""
+"""The Spark master: whether it is this machine, and whether a standalone one can be reached, before a JVM tries for minutes."""
 
 from __future__ import annotations
 
+import re
 import socket
 
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 
 SCHEME = "spark://"
 SECONDS = 5
+
+
+def is_local(master: str) -> bool:
+    """Whether executors run in the JVM of the driver."""
+    return bool(re.match(r"local(\[|$)", master))
 
 
 def check(master: str | None) -> None:

@@ -52,10 +52,18 @@ DRIVER_SETTINGS = {
     # Otherwise every DataFrame operation inspects Python's call stack, which takes longer than the operation.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+# Java's defaults suit servers that run for days. In a command of seconds its optimizing compiler takes a core from the command:
+# a method is optimized after ten times as many calls.
+COMMAND_JVM_OPTIONS = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
+# Java's default G1 avoids long pauses, and takes more CPU time. Java does not start with two collectors.
+GARBAGE_COLLECTOR = "-XX:+UseParallelGC"
+COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC\b")
+JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 CATALOG = "spark.sql.catalogImplementation"
 METASTORE_SETTINGS = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL", CATALOG)
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
 EXECUTOR_JVM_OPTIONS = "spark.executor.extraJavaOptions"
+CLASS_PATH = "spark.driver.extraClassPath"
 SECRET = "(?i)secret|password|passphrase|token|credential|jaas|(access|account|api)[._]?key"
 LOG4J = """\
 rootLogger.level = error
@@ -98,7 +106,10 @@ def driver_settings(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
     if uses_project_catalog(credentials):
         settings |= _project_catalog(credentials.state_dir)
     # The JVM options of the profile are added to the adapter's, they do not replace them.
-    jvm_options = [settings[JVM_OPTIONS], class_archive.options(), credentials.spark.get(JVM_OPTIONS, "")]
+    of_profile = str(credentials.spark.get(JVM_OPTIONS, ""))
+    of_archive = class_archive.options(str(settings.get(CLASS_PATH, "")))
+    for_commands = command_jvm_options(of_profile) if is_local(credentials) else ""
+    jvm_options = [settings[JVM_OPTIONS], for_commands, of_archive, of_profile]
     executor_options = [MACHINE_OPTIONS, credentials.spark.get(EXECUTOR_JVM_OPTIONS, "")]
     zone = str(credentials.spark.get(time_zone.SETTING, SESSION_SETTINGS[time_zone.SETTING]))
     return {
@@ -168,9 +179,20 @@ def local_settings() -> dict[str, str]:
     }
 
 
+def command_jvm_options(of_profile: str = "") -> str:
+    """JVM options for a Spark that runs in the JVM of a command, without those that other options of the JVM exclude.
+
+    Args:
+        of_profile: the profile's JVM options.
+    """
+    of_environment = [os.environ.get(variable, "") for variable in JVM_VARIABLES]
+    names_collector = any(COLLECTOR.search(options) for options in (of_profile, *of_environment))
+    return COMMAND_JVM_OPTIONS if names_collector else f"{GARBAGE_COLLECTOR} {COMMAND_JVM_OPTIONS}"
+
+
 def is_local(credentials: UpsertKafkaCredentials) -> bool:
     """Whether driver and executors are this process (`local`, `local[n]`)."""
-    return credentials.remote is None and bool(re.match(r"local(\[|$)", credentials.master or "local"))
+    return credentials.remote is None and master.is_local(credentials.master or "local")
 
 
 def worker_python(credentials: UpsertKafkaCredentials) -> str:
@@ -198,7 +220,7 @@ def _defaults(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
     return {
         "spark.master": credentials.master or "local[*]",
         "spark.app.name": "dbt-upsert-kafka",
-        "spark.jars": ",".join(_jars(credentials)),
+        **_jar_settings(credentials),
         "spark.ui.enabled": "false",
         # Spark hides the values of these settings in its UI, its event log and its plans: Spark's default and more.
         "spark.redaction.regex": SECRET,
@@ -214,13 +236,27 @@ def _defaults(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
     }
 
 
-def _jars(credentials: UpsertKafkaCredentials) -> list[str]:
-    jars = credentials.jars
-    if jars is None:
-        fetched = fetch_kafka_jars(pyspark.__version__)
-        if credentials.file_format == "delta":
-            fetched += java.fetch_jars("delta", DELTA_JARS, (*INSIDE_SPARK, "org.antlr"))
-        jars = [str(jar) for jar in fetched]
+def _jar_settings(credentials: UpsertKafkaCredentials) -> dict[str, str]:
+    """Where Spark finds the jars. A driver without executors has its own jars on the class path: the class archive has only
+    classes from there, and Spark copies the jars in `spark.jars` at each start."""
+    more = _more_jars(credentials)
+    if credentials.jars is not None:
+        return {"spark.jars": ",".join(more)}
+    if is_local(credentials) and CLASS_PATH not in credentials.spark:
+        return {"spark.jars": ",".join(more), CLASS_PATH: kafka_class_path()}
+    return {"spark.jars": ",".join([*map(str, fetch_kafka_jars(pyspark.__version__)), *more])}
+
+
+def kafka_class_path() -> str:
+    """The jars for Kafka as a class path."""
+    return os.pathsep.join(map(str, fetch_kafka_jars(pyspark.__version__)))
+
+
+def _more_jars(credentials: UpsertKafkaCredentials) -> list[str]:
+    """The jars of the profile, or those that it needs besides the jars for Kafka."""
+    jars = credentials.jars or []
+    if credentials.jars is None and credentials.file_format == "delta":
+        jars = [str(jar) for jar in java.fetch_jars("delta", DELTA_JARS, (*INSIDE_SPARK, "org.antlr"))]
     if credentials.kafka.get("sasl.mechanism") == MSK_IAM and not any("aws-msk-iam-auth" in jar for jar in jars):
         jars = [*jars, MSK_IAM_JAR]
     coordinates = [jar for jar in jars if java.is_coordinate(jar)]

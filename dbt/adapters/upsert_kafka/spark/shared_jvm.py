@@ -28,6 +28,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from dbt.adapters.upsert_kafka.spark import launcher, settings, shared_internals
+from dbt.adapters.upsert_kafka.spark.settings import CLASS_PATH
 from dbt.adapters.upsert_kafka.spark.shared_internals import AttachedSpark, JvmEndedError
 
 logger = AdapterLogger("upsert_kafka")
@@ -165,7 +166,8 @@ def fingerprint_of(
     """A hash of everything that the JVM depends on, by name: a setting, a variable, or words for the user."""
     variables = {name: value for name, value in environment.items() if VARIABLES.match(name)}
     values = {**{name: str(value) for name, value in spark_settings.items()}, **identity, **variables}
-    values["the jars"] = "".join(_stamp(jar) for jar in values.get("spark.jars", "").split(","))
+    jars = [*values.get("spark.jars", "").split(","), *values.get(CLASS_PATH, "").split(os.pathsep)]
+    values["the jars"] = "".join(map(_stamp, jars))
     return {name: hashlib.sha256(f"{name}={value}".encode()).hexdigest() for name, value in values.items()}
 
 
