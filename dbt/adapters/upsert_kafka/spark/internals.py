@@ -32,19 +32,20 @@ Session = TypeVar("Session", bound=SparkSession)
 QUERY_CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
-def launch_jvm(settings: Mapping[str, Any], script: Path | None, stderr: int) -> None:
+def launch_jvm(settings: Mapping[str, Any], script: Path | None, output: int) -> None:
     """Start the driver's JVM with these settings on its command line, unless this process has a JVM.
 
     Args:
         script: is run with the arguments of spark-submit in its place, see `launcher`.
-        stderr: the file descriptor that the JVM gets.
+        output: the file descriptor that the JVM gets as stdout and stderr. It goes on for a moment after this process has
+            ended; whoever reads this process's output must not wait for it.
 
     Why: every user of the machine can read a command line, so the settings with secrets must not be on it.
     Missing: `SparkSession.builder` starts the JVM itself and puts all settings on its command line.
     """
     if SparkContext._gateway is not None:
         return
-    popen: dict[str, Any] = {"stderr": stderr, **({"executable": str(script)} if script else {})}
+    popen: dict[str, Any] = {"stdout": output, "stderr": output, **({"executable": str(script)} if script else {})}
     gateway = launch_gateway(SparkConf(loadDefaults=False).setAll(list(settings.items())), popen)
     SparkContext._ensure_initialized(gateway=gateway)
 

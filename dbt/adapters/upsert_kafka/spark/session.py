@@ -17,6 +17,7 @@ from typing import Any
 
 import pyspark
 from dbt.adapters.events.logging import AdapterLogger
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,7 @@ from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.dbt_warnings import warn
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings, export_secrets
-from dbt.adapters.upsert_kafka.spark import connect, internals, launcher, settings, shared_jvm
+from dbt.adapters.upsert_kafka.spark import connect, internals, launcher, master, settings, shared_jvm
 from dbt.adapters.upsert_kafka.spark.project_catalog import ProjectCatalog
 from dbt.adapters.upsert_kafka.spark.restoring_session import RestoringSession
 
@@ -56,7 +57,7 @@ def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
                 early = None
             with progress.activity(_label(credentials)):
                 _session = early.session() if early is not None else _open(credentials)
-            atexit.register(stop)
+            atexit.register(_stop_at_exit)
         return _session
 
 
@@ -146,6 +147,18 @@ def stop() -> None:
         _stop(session)
 
 
+def _stop_at_exit() -> None:
+    """Stop Spark, unless nobody has to wait for that: the JVM of this process ends after it, and then stops Spark itself."""
+    try:
+        if _session is not None and not shared_jvm.is_attached() and not _connect_sessions:
+            context = _session.sparkContext
+            if master.is_local(str(context.master)) and not context.statusTracker().getActiveJobsIds():
+                return
+    except (PySparkException, Py4JError, OSError) as error:
+        logger.debug(f"Spark had ended before the process: {error!r}")
+    stop()
+
+
 def _stop(session: SparkSession) -> None:
     global _catalog
     try:
@@ -220,8 +233,8 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
 
 def _own_session(spark_settings: dict[str, Any]) -> SparkSession:
     public = {name: value for name, value in spark_settings.items() if not settings.is_secret(name)}
-    with _without_jvm_warning() as stderr:
-        internals.launch_jvm(public, launcher.script_of(public), stderr)
+    with _without_jvm_warning() as output:
+        internals.launch_jvm(public, launcher.script_of(public), output)
     return SparkSession.builder.config(map=spark_settings).getOrCreate()
 
 
@@ -261,7 +274,7 @@ def _start_failure(error: Exception, credentials: UpsertKafkaCredentials) -> str
 
 @contextmanager
 def _without_jvm_warning() -> Iterator[int]:
-    """Yield the stderr of a JVM: its warning about incubator modules is left out, the rest, such as the progress bar, passes."""
+    """Yield the output of a JVM: its warning about incubator modules is left out, the rest goes to this process's stderr."""
     read_end, write_end = os.pipe()
 
     def forward() -> None:
@@ -269,7 +282,7 @@ def _without_jvm_warning() -> Iterator[int]:
             os.write(2, b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(JVM_WARNING)))
         os.close(read_end)
 
-    threading.Thread(target=forward, name="stderr of Spark", daemon=True).start()
+    threading.Thread(target=forward, name="output of Spark", daemon=True).start()
     try:
         yield write_end
     finally:
