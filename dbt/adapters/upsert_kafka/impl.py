@@ -78,7 +78,7 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
             from dbt.adapters.upsert_kafka.spark import session
 
             session.start_early(config.credentials)
-            late_imports.begin()
+            late_imports.begin(then=self._read_state_early)
 
     def pre_model_hook(self, config: Any) -> None:
         """Set defaults of the node, and refuse a file format that it can't have; see `table_formats`."""

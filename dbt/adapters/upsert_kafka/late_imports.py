@@ -7,6 +7,7 @@ dbt before it forks.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from importlib import import_module
 
 MODULES = tuple(
@@ -36,11 +37,12 @@ MODULES = tuple(
 """With what they import, all that the adapter's methods import. None imports pandas or pyarrow."""
 
 
-def begin() -> None:
-    """Import them in the background."""
+def begin(then: Callable[[], None]) -> None:
+    """Import them in the background, and go on with `then`."""
 
     def run() -> None:
         for name in MODULES:
             import_module(name)
+        then()
 
     threading.Thread(target=run, name="imports", daemon=True).start()

@@ -65,6 +65,19 @@ class RestoringAdapter(OperationsAdapter):
         self._warn_about_listing(listing.errors)
         return found + [relation for relation in listing.relations if str(relation.identifier).lower() not in names]
 
+    def _read_state_early(self) -> None:
+        """Read the state topic of the profile's cluster while Spark starts. Errors are reported where the state is needed."""
+        from kafka.errors import KafkaError
+
+        from dbt.adapters.upsert_kafka.state.store import store_of
+
+        try:
+            store = store_of(self._cluster(), self._state_settings())
+            if not store.is_off:
+                store.read_early()
+        except (UpsertKafkaError, KafkaError) as error:
+            logger.debug(f"The state topic was not read early: {error}")
+
     def _warn_about_listing(self, errors: Mapping[str, str]) -> None:
         """Warn once per cluster. Views and tables do not need it; a model with a topic is refused, see `_check_listing`."""
         new = {servers: error for servers, error in errors.items() if servers not in self._listing_errors}

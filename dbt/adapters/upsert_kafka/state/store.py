@@ -166,6 +166,17 @@ class StateStore:
             except StateError as error:
                 warn(str(error))
 
+    def read_early(self) -> None:
+        """Read the records that a command will need, while it still waits for something else.
+
+        Raises:
+            KafkaUnreachableError, KafkaError, StateError, MissingRightError: as when they are needed.
+        """
+        with self._kafka.admin() as admin:
+            if self.access(admin) in (Access.FULL, Access.READ_ONLY):
+                self.cluster_id(admin)
+                self._refreshed(admin, waits=False)
+
     def put(self, record: StateRecord) -> None:
         """Write a record outside of a transaction; returns when all in-sync replicas have it."""
         self._send(record.topic, record.encode())
