@@ -84,6 +84,16 @@ def test_only_a_driver_without_executors_has_the_jars_on_its_class_path(
     assert settings._jar_settings(credentials) == (class_path if is_on_class_path else {"spark.jars": "kafka.jar,avro.jar"})
 
 
+@pytest.mark.parametrize("for_long", [False, True])
+def test_jvm_of_a_stream_has_the_defaults_of_java(monkeypatch: pytest.MonkeyPatch, for_long: bool) -> None:
+    monkeypatch.setattr(settings, "_runs_for_long", False)
+    monkeypatch.setattr(settings, "fetch_kafka_jars", lambda _: [])
+    if for_long:
+        settings.expect_to_run_for_long()
+    credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1")
+    assert (settings.COMMAND_JVM_OPTIONS in settings.driver_settings(credentials)[settings.JVM_OPTIONS]) is not for_long
+
+
 @pytest.mark.parametrize("variable", [None, *settings.JVM_VARIABLES])
 def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch, variable: str | None) -> None:
     assert settings.GARBAGE_COLLECTOR in settings.command_jvm_options("-Xmx1g")

@@ -17,6 +17,7 @@ from dbt.adapters.upsert_kafka.continuous.running import RunningStream
 from dbt.adapters.upsert_kafka.continuous.supervisor import Supervisor
 from dbt.adapters.upsert_kafka.dbt_internals import multi_option
 from dbt.adapters.upsert_kafka.inspection.commands import dbt_arguments, dbt_flags, errors_in_one_line
+from dbt.adapters.upsert_kafka.spark import settings
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -51,6 +52,7 @@ def stream(
     """
     selection = [*_values("--select", select), *_values("--exclude", exclude), *dbt_arguments(selector=selector)]
     arguments = dbt_arguments(threads=None if threads is None else str(threads))
+    settings.expect_to_run_for_long()
     with errors_in_one_line():
         prepared = models.prepare(dbt_arguments(**flags), selection, arguments)
         streams = [RunningStream(model, max_restarts) for model in prepared]

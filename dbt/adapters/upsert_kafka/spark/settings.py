@@ -65,6 +65,7 @@ JVM_OPTIONS = "spark.driver.extraJavaOptions"
 EXECUTOR_JVM_OPTIONS = "spark.executor.extraJavaOptions"
 CLASS_PATH = "spark.driver.extraClassPath"
 SECRET = "(?i)secret|password|passphrase|token|credential|jaas|(access|account|api)[._]?key"
+_runs_for_long = False
 LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -108,7 +109,7 @@ def driver_settings(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
     # The JVM options of the profile are added to the adapter's, they do not replace them.
     of_profile = str(credentials.spark.get(JVM_OPTIONS, ""))
     of_archive = class_archive.options(str(settings.get(CLASS_PATH, "")))
-    for_commands = command_jvm_options(of_profile) if is_local(credentials) else ""
+    for_commands = command_jvm_options(of_profile) if is_local(credentials) and not _runs_for_long else ""
     jvm_options = [settings[JVM_OPTIONS], for_commands, of_archive, of_profile]
     executor_options = [MACHINE_OPTIONS, credentials.spark.get(EXECUTOR_JVM_OPTIONS, "")]
     zone = str(credentials.spark.get(time_zone.SETTING, SESSION_SETTINGS[time_zone.SETTING]))
@@ -177,6 +178,12 @@ def local_settings() -> dict[str, str]:
         # An executor gives up after this many heartbeats without an answer: ten minutes, as with Spark's defaults.
         "spark.executor.heartbeat.maxFailures": "300",
     }
+
+
+def expect_to_run_for_long() -> None:
+    """Start a Spark of this process with Java's own defaults. For processes that run for hours, like `upsert-kafka stream`."""
+    global _runs_for_long
+    _runs_for_long = True
 
 
 def command_jvm_options(of_profile: str = "") -> str:
