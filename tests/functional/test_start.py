@@ -13,6 +13,7 @@ from tests.dbt_project import Project
 
 MODEL = "{{ config(materialized='upsert_kafka', unique_key='id') }} SELECT 1 AS id, 'one' AS name"
 END_SECONDS = 120
+SLOW_SECONDS = 15
 
 
 @pytest.fixture
@@ -49,6 +50,30 @@ def test_command_that_ends_while_spark_starts_leaves_no_java(tmp_path: Path, sta
         assert time.monotonic() < until, f"Java is still running: {[Path(f'/proc/{pid}/cmdline').read_text() for pid in still]}"
         time.sleep(0.2)
     assert os.listdir(tmp_path / "project" / ".upsert_kafka")
+
+
+def test_command_does_not_wait_for_its_java_which_ends_after_it(tmp_path: Path, broker: str, started: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    # A Java that needs long to end, with the files that it has inherited open.
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.write_text(
+        f"#!/bin/sh\necho $$ >> {started}\n"
+        f'case "$*" in *launcher.Main*) exec {find_java()} "$@";; esac\n'
+        f'{find_java()} "$@"\nsleep {SLOW_SECONDS}\n'
+    )
+    project = Project(tmp_path / "project", broker).write({"models/one.sql": MODEL})
+    folders = {"spark.local.dir": str(temporary), "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temporary}"}
+    project.profile["spark"] = {**project.profile["spark"], **folders}
+    project.save_profile()
+    # Returns when the command has ended and nobody has its stdout open.
+    assert "1 new" in project.succeed("run", new_process=True).output
+    assert running(started), "the command, or who reads its output, waited for Java"
+    until = time.monotonic() + END_SECONDS
+    while running(started):
+        assert time.monotonic() < until, "Java is still running"
+        time.sleep(0.2)
+    assert not list(temporary.iterdir())
 
 
 def test_error_of_the_start_is_one_line_of_the_first_model(tmp_path: Path, broker: str) -> None:
