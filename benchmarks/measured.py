@@ -16,7 +16,15 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt.adapters.upsert_kafka.java import fetch_jars
-from dbt.adapters.upsert_kafka.spark.settings import DRIVER_SETTINGS, INSIDE_SPARK, SESSION_SETTINGS, kafka_jars, local_settings
+from dbt.adapters.upsert_kafka.spark.settings import (
+    DRIVER_SETTINGS,
+    INSIDE_SPARK,
+    JVM_OPTIONS,
+    SESSION_SETTINGS,
+    command_jvm_options,
+    kafka_jars,
+    local_settings,
+)
 
 _warehouse = tempfile.TemporaryDirectory(prefix="upsert-kafka-bench-warehouse-")
 
@@ -81,6 +89,7 @@ def session(master: str = "local[2]", **settings: str) -> SparkSession:
         # Tables of an earlier run are in no catalog, but their folders would exist.
         "spark.sql.warehouse.dir": _warehouse.name,
         "spark.log.level": "OFF",
+        JVM_OPTIONS: command_jvm_options(),
     }
     for name, value in {**defaults, **local_settings(), **SESSION_SETTINGS, **DRIVER_SETTINGS, **settings}.items():
         builder = builder.config(name, value)
