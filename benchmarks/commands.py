@@ -14,7 +14,7 @@ from tests.services import Cluster
 MODELS = 20
 MANY = 500
 SPARK, OURS = "dbt-spark's session, table", "upsert_kafka"
-MOST_START, MOST_MODEL = 2.0, 1.5
+MOST_START, MOST_MODEL = 2.0, 0.3
 """Seconds that we may take longer than dbt-spark."""
 
 
