@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dbt.adapters.upsert_kafka import java
-from dbt.adapters.upsert_kafka.spark import launcher
+from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
+from dbt.adapters.upsert_kafka.spark import launcher, settings
 
 SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.ansi.enabled": "true"}
 COMMAND = "\0\n/jdk/bin/java\0-cp\0/spark jars/*\0-Xmx1g\0org.apache.spark.deploy.SparkSubmit\0--conf\0a=b\0pyspark-shell\0"
@@ -73,6 +74,16 @@ def test_spark_submit_is_used_with_files_of_the_user(
 def test_spark_submit_is_used_if_a_secret_would_be_stored(asked: list[list[str]]) -> None:
     options = {"spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword=secret"}
     assert launcher.script_of({**SETTINGS, **options}) is None and not asked
+
+
+def test_launcher_is_asked_with_the_jars_of_a_default_profile(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = [Path("spark-sql-kafka-0-10_2.13-4.0.0.jar"), Path("spark-token-provider-kafka-0-10_2.13-4.0.0.jar")]
+    monkeypatch.setattr(settings, "fetch_kafka_jars", lambda _: jars)
+    of_profile = settings.driver_settings(UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1"))
+    assert "token" in of_profile[settings.CLASS_PATH]
+    assert launcher.script_of({name: value for name, value in of_profile.items() if not settings.is_secret(name)}) is not None
+    [command] = asked
+    assert f"{settings.CLASS_PATH}={jars[0]}:{jars[1]}" in command
 
 
 def test_spark_submit_is_used_for_a_cluster(asked: list[list[str]]) -> None:

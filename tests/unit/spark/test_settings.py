@@ -84,6 +84,24 @@ def test_only_a_driver_without_executors_has_the_jars_on_its_class_path(
     assert settings._jar_settings(credentials) == (class_path if is_on_class_path else {"spark.jars": "kafka.jar,avro.jar"})
 
 
+def test_class_path_and_collector_of_the_user_are_not_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(settings, "fetch_kafka_jars", lambda _: [Path("kafka.jar")])
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1")
+    assert settings.driver_settings(credentials)[settings.CLASS_PATH] == "kafka.jar"
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraClassPath of-user.jar\n")
+    found = settings.driver_settings(credentials)
+    assert settings.CLASS_PATH not in found and found["spark.jars"] == "kafka.jar"
+    assert settings.GARBAGE_COLLECTOR not in found[settings.JVM_OPTIONS]
+
+
+def test_default_options_of_the_profile_may_name_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "fetch_kafka_jars", lambda _: [])
+    spark = {settings.DEFAULT_JVM_OPTIONS: "-XX:+UseG1GC"}
+    credentials = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", spark=spark)
+    assert settings.GARBAGE_COLLECTOR not in settings.driver_settings(credentials)[settings.JVM_OPTIONS]
+
+
 @pytest.mark.parametrize("for_long", [False, True])
 def test_jvm_of_a_stream_has_the_defaults_of_java(monkeypatch: pytest.MonkeyPatch, for_long: bool) -> None:
     monkeypatch.setattr(settings, "_runs_for_long", False)
@@ -99,6 +117,7 @@ def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch, variab
     assert settings.GARBAGE_COLLECTOR in settings.command_jvm_options("-Xmx1g")
     if variable is None:
         options = settings.command_jvm_options("-XX:+UseZGC -Xmx1g")
+        assert settings.GARBAGE_COLLECTOR not in settings.command_jvm_options("@options.txt")
     else:
         monkeypatch.setenv(variable, "-XX:+UseG1GC")
         options = settings.command_jvm_options()

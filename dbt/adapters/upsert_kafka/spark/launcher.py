@@ -19,15 +19,13 @@ import pyspark
 from dbt.adapters.events.logging import AdapterLogger
 
 from dbt.adapters.upsert_kafka import java
-from dbt.adapters.upsert_kafka.spark.settings import SECRET
+from dbt.adapters.upsert_kafka.spark import installation
+from dbt.adapters.upsert_kafka.spark.settings import CLASS_PATH, SECRET
 
 logger = AdapterLogger("upsert_kafka")
 
 MAIN = "org.apache.spark.deploy.SparkSubmit"
 RESOURCE = "pyspark-shell"
-# With these spark-submit does more than to start the launcher, or the launcher reads files.
-UNUSUAL_VARIABLES = ("PYSPARK_SUBMIT_ARGS", "SPARK_PREPEND_CLASSES", "SPARK_TESTING", "SPARK_LAUNCHER_OPTS")
-UNUSUAL_FILES = ("spark-env.sh", "spark-defaults.conf", "java-opts")
 VARIABLES = re.compile("(SPARK|HADOOP|YARN|HIVE|JAVA|JDK|_JAVA)_")
 
 
@@ -37,16 +35,13 @@ def script_of(settings: Mapping[str, object]) -> Path | None:
     Args:
         settings: of the driver, without secrets.
     """
-    home = Path(pyspark.__file__).parent
-    configuration = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
+    home, configuration = installation.home(), installation.configuration()
     driver = {name: str(value) for name, value in settings.items() if name.startswith(("spark.driver.", "spark.master"))}
     is_usual = (
-        Path(os.environ.get("SPARK_HOME") or home).resolve() == home.resolve()
-        and not any(os.environ.get(variable) for variable in UNUSUAL_VARIABLES)
-        and not any((configuration / file).exists() for file in UNUSUAL_FILES)
+        installation.is_plain()
         and driver.get("spark.master", "local").startswith("local")
-        # The file stays; a process ends.
-        and not any(re.search(SECRET, text) for setting in driver.items() for text in setting)
+        # The file stays; a process ends. Jars are no secrets, but one of them is named spark-token-provider.
+        and not any(re.search(SECRET, text) for name in driver.keys() - {CLASS_PATH} for text in (name, driver[name]))
     )
     if not is_usual:
         return None

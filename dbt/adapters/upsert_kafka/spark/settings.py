@@ -17,7 +17,7 @@ from dbt.adapters.upsert_kafka import java, tested_versions
 from dbt.adapters.upsert_kafka.credentials import UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import JarsNotFoundError, UpsertKafkaError
 from dbt.adapters.upsert_kafka.kafka_properties import MSK_IAM
-from dbt.adapters.upsert_kafka.spark import class_archive, master, project_catalog, time_zone
+from dbt.adapters.upsert_kafka.spark import class_archive, installation, master, project_catalog, time_zone
 
 SCALA = "2.13"
 # Spark ships these itself; a second copy would be downloaded and not used.
@@ -57,11 +57,12 @@ DRIVER_SETTINGS = {
 COMMAND_JVM_OPTIONS = "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
 # Java's default G1 avoids long pauses, and takes more CPU time. Java does not start with two collectors.
 GARBAGE_COLLECTOR = "-XX:+UseParallelGC"
-COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC\b")
+# An option that names a collector, or a file of options, which may.
+COLLECTOR = re.compile(r"-XX:[+-]Use\w+GC\b|-XX:(Flags|VMOptionsFile)=|(^|\s)@")
 JVM_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 CATALOG = "spark.sql.catalogImplementation"
 METASTORE_SETTINGS = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL", CATALOG)
-JVM_OPTIONS = "spark.driver.extraJavaOptions"
+JVM_OPTIONS, DEFAULT_JVM_OPTIONS = "spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"
 EXECUTOR_JVM_OPTIONS = "spark.executor.extraJavaOptions"
 CLASS_PATH = "spark.driver.extraClassPath"
 SECRET = "(?i)secret|password|passphrase|token|credential|jaas|(access|account|api)[._]?key"
@@ -109,7 +110,8 @@ def driver_settings(credentials: UpsertKafkaCredentials) -> dict[str, Any]:
     # The JVM options of the profile are added to the adapter's, they do not replace them.
     of_profile = str(credentials.spark.get(JVM_OPTIONS, ""))
     of_archive = class_archive.options(str(settings.get(CLASS_PATH, "")))
-    for_commands = command_jvm_options(of_profile) if is_local(credentials) and not _runs_for_long else ""
+    others = f"{credentials.spark.get(DEFAULT_JVM_OPTIONS, '')} {of_profile}"
+    for_commands = command_jvm_options(others) if is_local(credentials) and not _runs_for_long else ""
     jvm_options = [settings[JVM_OPTIONS], for_commands, of_archive, of_profile]
     executor_options = [MACHINE_OPTIONS, credentials.spark.get(EXECUTOR_JVM_OPTIONS, "")]
     zone = str(credentials.spark.get(time_zone.SETTING, SESSION_SETTINGS[time_zone.SETTING]))
@@ -193,7 +195,7 @@ def command_jvm_options(of_profile: str = "") -> str:
         of_profile: the profile's JVM options.
     """
     of_environment = [os.environ.get(variable, "") for variable in JVM_VARIABLES]
-    names_collector = any(COLLECTOR.search(options) for options in (of_profile, *of_environment))
+    names_collector = any(COLLECTOR.search(options) for options in (of_profile, *of_environment)) or not installation.is_plain()
     return COMMAND_JVM_OPTIONS if names_collector else f"{GARBAGE_COLLECTOR} {COMMAND_JVM_OPTIONS}"
 
 
@@ -249,7 +251,8 @@ def _jar_settings(credentials: UpsertKafkaCredentials) -> dict[str, str]:
     more = _more_jars(credentials)
     if credentials.jars is not None:
         return {"spark.jars": ",".join(more)}
-    if is_local(credentials) and CLASS_PATH not in credentials.spark:
+    # One class path replaces another, so it is not used where Spark may have one already.
+    if is_local(credentials) and CLASS_PATH not in credentials.spark and installation.is_plain():
         return {"spark.jars": ",".join(more), CLASS_PATH: kafka_class_path()}
     return {"spark.jars": ",".join([*map(str, fetch_kafka_jars(pyspark.__version__)), *more])}
 
