@@ -89,7 +89,7 @@ def broker(project_dir: Path) -> None:
 def warm_up() -> None:
     """Download all jars and prepare Java, so that dbt commands start Spark faster.
 
-    Needed once per machine, and again after an upgrade of Java or Spark. Works without a project.
+    Needed once per machine, and again after an upgrade of Java, Spark or this adapter. Works without a project.
     """
     from dbt.adapters.upsert_kafka.operations import class_archive
 

@@ -19,7 +19,7 @@ from dbt.adapters.upsert_kafka.publish import pipeline, snapshots
 from dbt.adapters.upsert_kafka.publish.request import Request
 from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from dbt.adapters.upsert_kafka.spark import internals, session, settings
-from dbt.adapters.upsert_kafka.spark.class_archive import LOG_ERRORS_ONLY, archive_path
+from dbt.adapters.upsert_kafka.spark.class_archive import LOG_ERRORS_ONLY, archive_path, former_archives
 from dbt.adapters.upsert_kafka.spark.settings import JVM_OPTIONS
 from dbt.adapters.upsert_kafka.state.record import Owner, Run, now_text
 
@@ -44,6 +44,8 @@ def write() -> Path:
             last = (done.stderr.strip().splitlines() or ["Java wrote no archive"])[-1]
             raise UpsertKafkaError(f"The class archive was not written: {last}")
         os.replace(new, archive)
+    for former in former_archives(archive):
+        former.unlink(missing_ok=True)
     return archive
 
 
