@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +150,14 @@ def stop() -> None:
 def _stop_at_exit() -> None:
     """Stop Spark, unless nobody has to wait for that: the JVM of this process ends after it, and then stops Spark itself."""
     try:
-        if _session is not None and not shared_jvm.is_attached() and not _connect_sessions:
+        # In a container the first process takes all others with it.
+        ends_all = os.getpid() == 1 or os.getppid() == 1
+        if _session is not None and not shared_jvm.is_attached() and not _connect_sessions and not ends_all:
             context = _session.sparkContext
             if master.is_local(str(context.master)) and not context.statusTracker().getActiveJobsIds():
                 return
-    except (PySparkException, Py4JError, OSError) as error:
+    except (PySparkException, Py4JError, OSError, AttributeError) as error:
+        # AttributeError: a Python model has stopped the context, which has no JVM any more.
         logger.debug(f"Spark had ended before the process: {error!r}")
     stop()
 
@@ -279,7 +282,8 @@ def _without_jvm_warning() -> Iterator[int]:
 
     def forward() -> None:
         while text := os.read(read_end, 65536):
-            os.write(2, b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(JVM_WARNING)))
+            with suppress(OSError):  # nobody reads stderr any more; the JVM must not wait for it
+                os.write(2, b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(JVM_WARNING)))
         os.close(read_end)
 
     threading.Thread(target=forward, name="output of Spark", daemon=True).start()
