@@ -77,8 +77,8 @@ class UpsertKafkaAdapter(PlanningAdapter, SharingAdapter, StreamsAdapter):
         if dbt_internals.command_of(config) in SPARK_COMMANDS:
             from dbt.adapters.upsert_kafka.spark import session
 
-            session.start_early(config.credentials)
-            late_imports.begin(then=self._read_state_early)
+            session.start_early(config.credentials, then=self._read_state_early)
+            late_imports.begin()
 
     def pre_model_hook(self, config: Any) -> None:
         """Set defaults of the node, and refuse a file format that it can't have; see `table_formats`."""

@@ -7,8 +7,11 @@ dbt before it forks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from importlib import import_module
+
+from dbt.adapters.events.logging import AdapterLogger
+
+logger = AdapterLogger("upsert_kafka")
 
 MODULES = tuple(
     f"{__package__}.{name}"
@@ -37,12 +40,14 @@ MODULES = tuple(
 """With what they import, all that the adapter's methods import. None imports pandas or pyarrow."""
 
 
-def begin(then: Callable[[], None]) -> None:
-    """Import them in the background, and go on with `then`."""
+def begin() -> None:
+    """Import them in the background. An error is raised where the module is needed."""
 
     def run() -> None:
-        for name in MODULES:
-            import_module(name)
-        then()
+        try:
+            for name in MODULES:
+                import_module(name)
+        except Exception as error:  # whatever a module raises
+            logger.debug(f"not imported early: {error!r}")
 
     threading.Thread(target=run, name="imports", daemon=True).start()

@@ -67,16 +67,13 @@ class RestoringAdapter(OperationsAdapter):
 
     def _read_state_early(self) -> None:
         """Read the state topic of the profile's cluster while Spark starts. Errors are reported where the state is needed."""
-        from kafka.errors import KafkaError
-
         from dbt.adapters.upsert_kafka.state.store import store_of
 
         try:
-            store = store_of(self._cluster(), self._state_settings())
-            if not store.is_off:
-                store.read_early()
-        except (UpsertKafkaError, KafkaError) as error:
-            logger.debug(f"The state topic was not read early: {error}")
+            if not self._state_settings().is_off:
+                store_of(self._cluster(), self._state_settings()).read_early()
+        except Exception as error:  # whatever happens here, happens again where the state is needed
+            logger.debug(f"The state topic was not read early: {error!r}")
 
     def _warn_about_listing(self, errors: Mapping[str, str]) -> None:
         """Warn once per cluster. Views and tables do not need it; a model with a topic is refused, see `_check_listing`."""

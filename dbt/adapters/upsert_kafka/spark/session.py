@@ -9,7 +9,7 @@ import atexit
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -61,23 +61,27 @@ def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
         return _session
 
 
-def start_early(credentials: UpsertKafkaCredentials) -> None:
-    """Start Spark and the embedded broker in the background, for a command that will need them. `get_session` raises errors."""
+def start_early(credentials: UpsertKafkaCredentials, then: Callable[[], None]) -> None:
+    """Start Spark and the embedded broker in the background, for a command that will need them. `get_session` raises errors.
+
+    Args:
+        then: is called when Kafka answers, in a thread of its own.
+    """
     global _early
     if not settings.is_local(credentials):
         return
     with _lock:
         if _session is None and _early is None:
-            _early = _EarlyStart(credentials)
+            _early = _EarlyStart(credentials, then)
 
 
 class _EarlyStart:
     """A start of Spark in a thread. A process that ends does not wait for it: the JVM and the broker end with the process."""
 
-    def __init__(self, credentials: UpsertKafkaCredentials) -> None:
+    def __init__(self, credentials: UpsertKafkaCredentials, then: Callable[[], None]) -> None:
         self.identity = _identity(credentials)
         self._result: Future[SparkSession] = Future()
-        threading.Thread(target=self._run, args=(credentials,), name="start of Spark", daemon=True).start()
+        threading.Thread(target=self._run, args=(credentials, then), name="start of Spark", daemon=True).start()
 
     def session(self) -> SparkSession:
         """The session, or the error of its start."""
@@ -89,10 +93,10 @@ class _EarlyStart:
         except (UpsertKafkaError, PySparkException, OSError) as error:
             logger.debug(f"A Spark that was not needed did not start: {error!r}")
 
-    def _run(self, credentials: UpsertKafkaCredentials) -> None:
+    def _run(self, credentials: UpsertKafkaCredentials, then: Callable[[], None]) -> None:
         try:
             with progress.activity(_label(credentials)):
-                self._result.set_result(_open(credentials))
+                self._result.set_result(_open(credentials, then))
         except BaseException as error:  # for the thread that needs the session
             self._result.set_exception(error)
 
@@ -105,16 +109,19 @@ def _identity(credentials: UpsertKafkaCredentials) -> tuple[UpsertKafkaCredentia
     return credentials, credentials.state_dir
 
 
-def _open(credentials: UpsertKafkaCredentials) -> SparkSession:
+def _open(credentials: UpsertKafkaCredentials, then: Callable[[], None] | None = None) -> SparkSession:
     # Views read topics, so Spark needs the embedded broker. Both take seconds to start: start them at the same time.
     broker: Future[None] = Future()
 
     def reach_kafka() -> None:
         try:
             _reach_kafka(credentials)
-            broker.set_result(None)
         except BaseException as error:  # for this thread
             broker.set_exception(error)
+            return
+        broker.set_result(None)
+        if then is not None:
+            then()
 
     threading.Thread(target=reach_kafka, name="start of Kafka", daemon=True).start()
     session = _start(credentials) if credentials.remote is None else _connect(credentials)
