@@ -262,6 +262,29 @@ def test_reinserted_key_stays_in_its_partition_after_partitions_were_added(table
 
 
 @both_ways
+@pytest.mark.parametrize("full_refresh", [False, True])
+def test_keys_stay_where_they_are_if_a_run_adds_partitions(table: Table, full_refresh: bool) -> None:
+    rows = [(i, f"name {i}") for i in range(40)]
+    table.publish(rows)
+    before = {record.key: record.partition for record in table.records()}
+    assert loaded(table) is not None
+    table.partitions = 7
+    changed = [(i, f"other {i}") for i in range(10, 50)]
+    apply: dict[str, Any] = {"on_configuration_change": "apply"}
+    assert counts(table.publish(changed, full_refresh=full_refresh, **apply)) == (10, 30, 10, 0)
+    assert all(before.get(r.key, r.partition) == r.partition for r in table.records())
+    assert {r.partition for r in table.records()} > {0, 1}, "new keys are in new partitions"
+    # What this run left for the next one is right too.
+    assert counts(table.publish(changed[5:], **apply)) == (0, 0, 5, 35)
+    assert counts(table.publish([(i, "last") for i in range(15, 50)], **apply)) == (0, 35, 0, 0)
+    assert table.latest() == {json_key(i): json_value((i, "last")) for i in range(15, 50)}
+    last: dict[bytes | None, set[int]] = {}
+    for record in table.records():
+        last.setdefault(record.key, set()).add(record.partition)
+    assert all(len(partitions) == 1 for partitions in last.values())
+
+
+@both_ways
 def test_delete_when_with_snapshot_deletes_rows(table: Table) -> None:
     table.options["delete_when"] = "name = 'gone'"
     assert counts(table.publish([ANN, BOB, (3, "gone")])) == (2, 0, 0, 0)

@@ -53,6 +53,11 @@ def warnings(topic: Topic, settings: TopicSettings, choice: str) -> list[str]:
     ]
 
 
+def adds_partitions(drifts: Iterable[Drift], choice: str) -> bool:
+    """Whether `applied` gives the topic more partitions, so that Kafka's default partitioner places keys elsewhere."""
+    return choice == APPLY and any(drift.setting == PARTITIONS for drift in drifts)
+
+
 def applied(admin: KafkaAdminClient, topic: Topic, drifts: tuple[Drift, ...], choice: str) -> Topic:
     """The topic after it was altered as the model asks for.
 
@@ -62,7 +67,7 @@ def applied(admin: KafkaAdminClient, topic: Topic, drifts: tuple[Drift, ...], ch
     if choice != APPLY or not drifts:
         return topic
     topic_drift.apply(admin, topic, drifts)
-    if not any(drift.setting == PARTITIONS for drift in drifts):
+    if not adds_partitions(drifts, choice):
         return topic
     written = topics.ends(admin, topic.name, topic.written, READ_UNCOMMITTED) if topic.written else {}
     altered = topics.describe(admin, topic.name)

@@ -136,7 +136,9 @@ def _publish_once(admin: KafkaAdminClient, run: Run) -> Publication:
     state = fingerprint.before(memory.cluster_id, topic, layout, request, seed)
     planned.check_causes(request, state)
     encoded = layout.encode_to_compare(violations.observe(run.rows), request.options, seed)
-    comparison = compare.compare(compare.Inputs(spark, encoded, layout, policy, topic, last, seed, request))
+    gets_partitions = configuration.adds_partitions(drift, request.on_configuration_change)
+    inputs = compare.Inputs(spark, encoded, layout, policy, topic, last, seed, request, gets_partitions)
+    comparison = compare.compare(inputs)
     changes = comparison.changes
 
     warnings = configuration.warnings(topic, request.topic_settings, request.on_configuration_change) if topic else []
