@@ -293,6 +293,9 @@ def test_delete_when_with_snapshot_deletes_rows(table: Table) -> None:
     assert counts(table.publish([ANN, (2, "gone"), (3, "gone"), (4, "gone")])) == (0, 0, 0, 1)
     with pytest.raises(GuardError, match="2 rows share"):
         table.publish([ANN, (2, "gone"), (3, "gone"), (1, "gone")])
+    # Two equal rows to delete have checksums that cancel each other out.
+    with pytest.raises(GuardError, match="3 rows share"):
+        table.publish([ANN, (2, "gone"), (3, "gone"), (1, "gone"), (1, "gone")])
     assert table.latest() == {json_key(1): json_value(ANN)}
 
 

@@ -24,6 +24,8 @@ KEYS_PER_BUCKET = 16
 """At most, on average. With few keys per bucket, few unchanged keys are compared because another key of their bucket changed."""
 MOST_BUCKETS = 1_000_000
 """Differing buckets are sent to every executor; with more of them, all keys are compared instead."""
+DELETED_KEYS = 1 << 40
+"""How many keys a row to delete counts for."""
 BUCKET, CHECKSUMS = "bucket", ("checksum_1", "checksum_2")
 
 
@@ -109,10 +111,10 @@ def differing(encoded: DataFrame, log: DataFrame, live_keys: int) -> tuple[Diffe
         live_keys: of the log.
     """
     total = total_of(live_keys)
-    # A row to delete counts as no key and has a checksum that nothing cancels, so its bucket always differs.
+    # The bucket of a row to delete always differs: no number of keys in the log cancels DELETED_KEYS.
     of_rows = encoded.where(~F.col(NULL_KEY)).select(
         _bucket(total),
-        F.expr(f"if({IS_DELETED}, 0, 1) AS {KEYS}"),
+        F.expr(f"if({IS_DELETED}, {DELETED_KEYS}L, 1L) AS {KEYS}"),
         *(F.expr(f"if({IS_DELETED}, {digest.DELETED_HASH}, {name})") for name in ROW_HASHES),
     )
     # The log's entries are subtracted: the count by its sign, the checksum by XOR.
