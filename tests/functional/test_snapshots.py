@@ -350,6 +350,16 @@ def test_duplicate_and_null_keys_are_refused_with_snapshot(table: Table) -> None
         assert table.publish([ANN, BOB, *nulls], on_null_key="drop").dropped == 2
 
 
+@both_ways
+def test_row_without_a_key_is_not_the_key_with_an_empty_text(table: Table) -> None:
+    """Both have the same bytes in csv."""
+    table.options |= {"key_format": "csv", "unique_key": ["id", "name"], "on_null_key": "drop"}
+    table.publish([(1, ""), (2, "bob"), (3, "cem")])
+    assert counts(table.publish([(1, None), (1, ""), (2, "bob"), (3, "cem")])) == (0, 0, 0, 3)
+    assert counts(table.publish([(1, None), (2, "bob"), (3, "cem")])) == (0, 0, 1, 2)
+    assert len(table.latest()) == 2
+
+
 def test_run_with_on_duplicate_key_latest_saves_no_snapshot(table: Table) -> None:
     rows = [(1, "ann", 1), (1, "anna", 2), (2, "bob", 1)]
     columns = "id int, name string, version int"

@@ -103,13 +103,14 @@ class Records:
 
     def encode_to_compare(self, rows: DataFrame, options: ModelOptions, seed: int) -> DataFrame:
         """Encode rows and add `key_hash`, `row_hash_1`, `row_hash_2` and `size`, which would need a copy of the bytes each time
-        later on.
+        later on. A row without a key has no bytes: those of csv could be the bytes of a key with an empty text.
 
         Args:
             seed: of the topic's hashes.
         """
         columns = {KEY_HASH: key_hash(), **dict(zip(ROW_HASHES, hashes(seed), strict=True)), SIZE: size()}
-        return self.encode(rows, options).withColumns(columns)
+        encoded = self.encode(rows, options).withColumn(KEY, F.expr(f"CASE WHEN NOT {NULL_KEY} THEN {KEY} END"))
+        return encoded.withColumns(columns)
 
     def mark_foreign(self, joined: DataFrame, candidates: Column) -> DataFrame:
         """Add the column `foreign`: whether the key of a candidate can't have been written by this model's key format.
