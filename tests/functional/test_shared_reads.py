@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dbt.adapters.contracts.relation import RelationType
 
 from dbt.adapters.upsert_kafka.catalog.shared_reads import ReadTopic, SharedReads
 from dbt.adapters.upsert_kafka.kafka_client import topics
 from dbt.adapters.upsert_kafka.kafka_client.clients import KafkaSettings
 from dbt.adapters.upsert_kafka.kafka_client.topics import Topic
+from dbt.adapters.upsert_kafka.relation import UpsertKafkaRelation
 from tests.dbt_project import Project
 from tests.faults.proxy import FETCH, Proxy, proxied_cluster
 from tests.tables import Table, json_key, json_value
@@ -70,6 +73,15 @@ def test_topic_that_changed_is_read_again(table: Table, shared: SharedReads) -> 
     shared.end("second")
     assert not table.spark.catalog.tableExists("global_temp.users")
     assert stored_rdds(table) <= before, "rows are stored after the last test"
+
+
+def test_relation_of_another_schema_with_other_case_reads_its_topic(table: Table, shared: SharedReads) -> None:
+    table.publish([(1, "ann")])
+    shared.sql_of(table.spark, f"SELECT * FROM {table.relation}", [topic_of(table, "first", "second")])
+    other = UpsertKafkaRelation.create(schema="elsewhere", identifier="USERS", type=RelationType.View)
+    select = f"SELECT * FROM {other}"
+    others = replace(topic_of(table, "third", "fourth"), relation=other)
+    assert shared.sql_of(table.spark, select, [others]) == select, "Spark has one global temporary view for both names"
 
 
 def test_single_test_reads_the_topic_itself(table: Table, shared: SharedReads) -> None:

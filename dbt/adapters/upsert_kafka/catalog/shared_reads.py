@@ -73,7 +73,7 @@ class SharedReads:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._reads: dict[str, _Read] = {}
-        """By the name of the relation without its schema."""
+        """By the name of the relation without its schema, in lower case."""
 
     def sql_of(self, spark: SparkSession, sql: str, topics: list[ReadTopic]) -> str:
         """The SQL of a test with stored rows in place of the relations of topics that several tests read."""
@@ -83,9 +83,9 @@ class SharedReads:
             if len(tested.tests) < FEWEST_TESTS or replace_name(sql, relation.render(), "") == sql:
                 continue
             with self._lock:
-                read = self._reads.setdefault(
-                    str(relation.identifier), _Read(relation, set(tested.tests), columns=tested.columns)
-                )
+                # Spark has one global temporary view of a name, in whatever case.
+                name_of_view = str(relation.identifier).lower()
+                read = self._reads.setdefault(name_of_view, _Read(relation, set(tested.tests), columns=tested.columns))
             needed = tested_columns.read_by(original, relation.render())
             if read.relation == relation and self._is_stored(spark, tested, read, needed):
                 # SQL may use the last part of the name as an alias: `orders.id`.
