@@ -17,6 +17,15 @@ def test_nulls_in_not_null_column_are_refused_with_their_count(table: Table) -> 
     assert table.end() == before
 
 
+@pytest.mark.timeout(120)
+def test_constraint_is_checked_if_there_are_no_rows(table: Table) -> None:
+    """Spark leaves out the parts of a query that have no rows, and with them the counts of violations."""
+    table.options |= {"on_duplicate_key": "latest", "sequence_by": "name", "allow_empty": True}
+    for rows in ([], [(1, "ann")], []):
+        found = table.publish(rows, not_null=("name",))
+    assert found.deleted == 1
+
+
 def test_nulls_in_first_load_are_refused(table: Table) -> None:
     with pytest.raises(GuardError, match="1 row has NULL in 'name'"):
         table.publish([(1, None)], not_null=("name",))

@@ -73,8 +73,16 @@ class Inputs:
 
     def checkpointed(self) -> Inputs:
         """The same rows for several queries. A lazy checkpoint saves a pass, but loses the metrics of not_null constraints."""
-        rows = checkpoint(self.encoded) if self.request.not_null or self.request.checks else lazy_checkpoint(self.encoded)
-        return replace(self, encoded=rows)
+        return self.observed() if self._is_observed else replace(self, encoded=lazy_checkpoint(self.encoded))
+
+    def observed(self) -> Inputs:
+        """The same rows, with the metrics of not_null constraints collected. A query that leaves out its parts without rows would
+        leave out the metrics too, and nobody would ever get them."""
+        return replace(self, encoded=checkpoint(self.encoded)) if self._is_observed else self
+
+    @property
+    def _is_observed(self) -> bool:
+        return bool(self.request.not_null or self.request.checks)
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ def compare(inputs: Inputs) -> Comparison:
     if topic is None or topic.is_empty:
         return _with_empty_topic(inputs)
     if not inputs.may_use_snapshot:
-        return _with_topic(inputs, topic)
+        return _with_topic(inputs.observed(), topic)
 
     inputs = inputs.checkpointed()
     last = inputs.last if inputs.last is not None and inputs.last.is_comparable else None
@@ -152,7 +160,7 @@ def _snapshot(inputs: Inputs, topic: Topic, last: Log | None) -> Snapshot | None
 
 def _with_empty_topic(inputs: Inputs) -> Comparison:
     if inputs.policy.takes_latest:
-        return Comparison(difference.with_latest(inputs.encoded, None, inputs.layout, inputs.policy))
+        return Comparison(difference.with_latest(inputs.observed().encoded, None, inputs.layout, inputs.policy))
     changes, of_rows = difference.with_nothing(inputs.checkpointed().encoded, inputs.policy)
     return Comparison(changes, NextSnapshot(of_rows) if inputs.may_use_snapshot else None)
 
