@@ -16,11 +16,11 @@ VERSIONED = "id int, name string, version int"
 REFUSED: dict[str, tuple[list[tuple[Any, ...]], str, dict[str, Any], str]] = {
     "duplicate keys": (
         [ANN, BOB, (2, "bo"), (2, "b")], Table.columns, {},
-        r'3 rows share their unique_key \(id\) with another row, for example \{"id":2\} \(3 rows\)\. .*on_duplicate_key=\'latest\'',
+        r'3 rows share the unique_key \(id\) with another row, for example \{"id":2\} \(3 rows\)\. .*on_duplicate_key=\'latest\'',
     ),
     "duplicate keys that sequence_by can't order": (
         [(1, "a", 5), (1, "b", 5), (1, "c", 4)], VERSIONED, {"on_duplicate_key": "latest", "sequence_by": "version"},
-        r'2 rows share their unique_key \(id\) and their sequence_by \(version\)',
+        r'2 rows share the unique_key \(id\) and the sequence_by \(version\)',
     ),
     "null keys": ([ANN, (None, "x")], Table.columns, {}, r'1 row has NULL in a column of unique_key \(id\), for example .*"name":"x".*on_null_key=\'drop\''),
     "no rows": ([], Table.columns, {}, "no rows and the topic has 3 keys. Set allow_empty=true"),
@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[list[tuple[Any, ...]], str, dict[str, Any], str]] = {
     ),
     "more deletes than a percentage": ([ANN], Table.columns, {"max_deletes": "50%"}, "2 of the topic's 3 keys .*max_deletes=50% allows 1"),
     "no deletes allowed": ([ANN, BOB], Table.columns, {"max_deletes": 0}, "1 of the topic's 3 keys"),
-    "two reasons at once": ([ANN, ANN, (None, "x")], Table.columns, {}, "(?s)2 rows share their unique_key.*1 row has NULL"),
+    "two reasons at once": ([ANN, ANN, (None, "x")], Table.columns, {}, "(?s)2 rows share the unique_key.*1 row has NULL"),
     "changed columns": (
         [(1, "ann", 3)], "id int, name string, age int", {"on_schema_change": "fail"}, "added: age.*on_schema_change='fail'",
     ),
@@ -55,7 +55,7 @@ def test_refused_run_writes_nothing(table: Table, case: str) -> None:
 
 
 def test_refused_first_run_creates_no_topic(table: Table) -> None:
-    with pytest.raises(GuardError, match="share their unique_key"):
+    with pytest.raises(GuardError, match="share the unique_key"):
         table.publish([ANN, ANN])
     with pytest.raises(AssertionError, match="does not exist"):
         table.records()

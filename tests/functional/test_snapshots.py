@@ -192,7 +192,7 @@ def test_full_refresh_with_snapshot_compares_keys_only(table: Table, monkeypatch
     before = table.end()
     with monkeypatch.context() as patched:
         patched.setattr(difference, "with_latest", refused)
-        with pytest.raises(GuardError, match="2 rows share their unique_key"):
+        with pytest.raises(GuardError, match="2 rows share the unique_key"):
             table.publish([ANN, ANN, CEM], full_refresh=True)
         with pytest.raises(GuardError, match="1 of the topic's 3 keys would be deleted"):
             table.publish([ANN, CEM], full_refresh=True, max_deletes=0)

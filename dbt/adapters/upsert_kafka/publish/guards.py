@@ -43,10 +43,10 @@ def _duplicates(changes: Changes, records: Records, options: ModelOptions) -> st
     by_key = changes.frame.where(F.col(KIND) == Kind.DUPLICATE).groupBy(KEY).count()
     worst = by_key.orderBy(F.desc("count"), KEY).select(records.show_key().alias("key"), "count").limit(EXAMPLES).collect()
     shown = ", ".join(f"{row['key']} ({count_of(row['count'], 'row')})" for row in worst)
-    share = f"{number} rows share their unique_key ({_names(records)})"
+    share = f"{count_of(number, 'row', 'shares', 'share')} the unique_key ({_names(records)})"
     if options.on_duplicate_key == "latest":
         return (
-            f"{share} and their sequence_by ({', '.join(options.sequence_by)}) with another row, for example {shown}. "
+            f"{share} and the sequence_by ({', '.join(options.sequence_by)}) with another row, for example {shown}. "
             "Add a column to sequence_by that differs between them."
         )
     return (
