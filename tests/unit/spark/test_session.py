@@ -70,6 +70,7 @@ def test_property_that_the_client_of_this_spark_lacks_is_refused_and_spark_is_st
     monkeypatch.setattr(session.java, "major_version", lambda: "17")
     monkeypatch.setattr(session.settings, "driver_settings", lambda _: {})
     monkeypatch.setattr(session.settings, "uses_project_catalog", lambda _: False)
+    monkeypatch.setattr(session.launcher, "script_of", lambda _: None)
     monkeypatch.setattr(session.internals, "delete_artifacts_folder", lambda _: None)
     monkeypatch.setattr(session.internals, "java_kafka_client", lambda _: client)
     for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"):

@@ -35,6 +35,8 @@ internals.disable_query_context_loggers()
 internals.convert_numpy_without_pandas()
 
 JVM_WARNING = b"WARNING: Using incubator modules"
+MOST_SECONDS_BEFORE_JVM = 0.3
+"""For which dbt waits until the JVM starts. Jars that have to be downloaded take longer, and dbt reads the project meanwhile."""
 
 _lock = threading.Lock()
 _session: SparkSession | None = None
@@ -75,13 +77,20 @@ def start_early(credentials: UpsertKafkaCredentials, then: Callable[[], None]) -
             _early = _EarlyStart(credentials, then)
 
 
+def _nothing() -> None:
+    """For whoever need not be told."""
+
+
 class _EarlyStart:
     """A start of Spark in a thread. A process that ends does not wait for it: the JVM and the broker end with the process."""
 
     def __init__(self, credentials: UpsertKafkaCredentials, then: Callable[[], None]) -> None:
         self.identity = _identity(credentials)
         self._result: Future[SparkSession] = Future()
+        self._has_begun = threading.Event()
         threading.Thread(target=self._run, args=(credentials, then), name="start of Spark", daemon=True).start()
+        # What comes before the JVM takes milliseconds, but half a second beside a thread that uses Python all the time.
+        self._has_begun.wait(MOST_SECONDS_BEFORE_JVM)
 
     def session(self) -> SparkSession:
         """The session, or the error of its start."""
@@ -96,9 +105,11 @@ class _EarlyStart:
     def _run(self, credentials: UpsertKafkaCredentials, then: Callable[[], None]) -> None:
         try:
             with progress.activity(_label(credentials)):
-                self._result.set_result(_open(credentials, then))
+                self._result.set_result(_open(credentials, then, self._has_begun.set))
         except BaseException as error:  # for the thread that needs the session
             self._result.set_exception(error)
+        finally:
+            self._has_begun.set()
 
 
 def _label(credentials: UpsertKafkaCredentials) -> str:
@@ -109,7 +120,15 @@ def _identity(credentials: UpsertKafkaCredentials) -> tuple[UpsertKafkaCredentia
     return credentials, credentials.state_dir
 
 
-def _open(credentials: UpsertKafkaCredentials, then: Callable[[], None] | None = None) -> SparkSession:
+def _open(
+    credentials: UpsertKafkaCredentials, then: Callable[[], None] = _nothing, begun: Callable[[], None] = _nothing
+) -> SparkSession:
+    """Start Spark and the embedded broker.
+
+    Args:
+        then: is called when Kafka answers, in a thread of its own.
+        begun: is called when the JVM starts.
+    """
     # Views read topics, so Spark needs the embedded broker. Both take seconds to start: start them at the same time.
     broker: Future[None] = Future()
 
@@ -120,11 +139,13 @@ def _open(credentials: UpsertKafkaCredentials, then: Callable[[], None] | None =
             broker.set_exception(error)
             return
         broker.set_result(None)
-        if then is not None:
-            then()
+        then()
 
-    threading.Thread(target=reach_kafka, name="start of Kafka", daemon=True).start()
-    session = _start(credentials) if credentials.remote is None else _connect(credentials)
+    def before_jvm() -> None:
+        threading.Thread(target=reach_kafka, name="start of Kafka", daemon=True).start()
+        begun()
+
+    session = _start(credentials, before_jvm) if credentials.remote is None else _connect(credentials, before_jvm)
     broker.result()
     return session
 
@@ -196,7 +217,8 @@ def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
         reach.begin(lambda: (kafka.python_client(), kafka.user))
 
 
-def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
+def _connect(credentials: UpsertKafkaCredentials, before: Callable[[], None] = _nothing) -> SparkSession:
+    before()
     spark = connect.open_session(credentials, settings.connect_settings(credentials))
     if warning := tested_versions.warning(None, spark.version):
         warn(warning)
@@ -204,7 +226,7 @@ def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
     return spark
 
 
-def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
+def _start(credentials: UpsertKafkaCredentials, before_jvm: Callable[[], None] = _nothing) -> SparkSession:
     global _catalog
     if warning := tested_versions.warning(java.major_version(), pyspark.__version__):
         warn(warning)
@@ -218,7 +240,10 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
         spark_settings = {**executor_environment, **spark_settings}
     kafka_properties.use_java_client(None)
     try:
-        session = _shared_session(credentials, spark_settings, secrets) or _own_session(spark_settings)
+        public = {name: value for name, value in spark_settings.items() if not settings.is_secret(name)}
+        script = launcher.script_of(public)
+        before_jvm()
+        session = _shared_session(credentials, spark_settings, secrets) or _own_session(spark_settings, public, script)
         internals.delete_artifacts_folder(session)
         if catalog is not None:
             catalog.attach(session, lock_jvm=not shared_jvm.is_attached())
@@ -241,10 +266,14 @@ def _start(credentials: UpsertKafkaCredentials) -> SparkSession:
     return session
 
 
-def _own_session(spark_settings: dict[str, Any]) -> SparkSession:
-    public = {name: value for name, value in spark_settings.items() if not settings.is_secret(name)}
+def _own_session(spark_settings: dict[str, Any], public: dict[str, Any], script: Path | None) -> SparkSession:
+    """A session in a JVM of this process.
+
+    Args:
+        public: the settings that may be on a command line.
+    """
     with _without_jvm_warning() as output:
-        internals.launch_jvm(public, launcher.script_of(public), output)
+        internals.launch_jvm(public, script, output)
     return SparkSession.builder.config(map=spark_settings).getOrCreate()
 
 
