@@ -51,7 +51,8 @@ class Profile(NamedTuple):
 def measure(arguments: argparse.Namespace, folder: Path) -> list[Figure]:
     found = []
     with Cluster() as cluster:
-        spark = session()
+        # Spark forgets stages after 1,000.
+        spark = session(**{"spark.ui.retainedStages": "100000", "spark.ui.retainedJobs": "100000"})
         for rows in (SMALL, arguments.rows):
             profiles: dict[str, list[Profile]] = {}
             table = generate(spark, folder, "narrow", rows)
