@@ -86,8 +86,8 @@ def session(master: str = "local[2]", **settings: str) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        # Tables of an earlier run are in no catalog, but their folders would exist.
-        "spark.sql.warehouse.dir": _warehouse.name,
+        # Tables of an earlier session are in no catalog, but their folders would exist, and no snapshot could be saved.
+        "spark.sql.warehouse.dir": tempfile.mkdtemp(dir=_warehouse.name),
         "spark.log.level": "OFF",
         JVM_OPTIONS: command_jvm_options(),
     }
