@@ -28,6 +28,9 @@ models:
   - {name: views, columns: [{name: user_id, data_type: bigint}, {name: region, data_type: string}]}
 """
 KILLS = ("driver", "worker", "driver", "broker", "worker")
+CRASH = "A fatal error has been detected by the Java Runtime Environment"
+"""Of Java itself. A task that is cancelled may still write to Python when Spark frees its buffer (DirectByteBufferOutputStream),
+and then Java crashes, once in many runs. It is one more kill of the driver: whoever runs the stream starts it again."""
 LARGE = [(user, f"large {user}") for user in range(25)]
 """Their rows are 450 kB each: such a batch is more than the driver writes itself, so that Spark's Python workers write it."""
 FILLER = "repeat('x', if(region like 'large%', 450000, 0)) as filler from"
@@ -71,6 +74,8 @@ class Killed:
     def wait(self, condition: Callable[[], Any], seconds: float = 240) -> Any:
         until = time.monotonic() + seconds
         while not (found := condition()):
+            if self.stream.process.poll() is not None and CRASH in self.stream.output():
+                self.stream = self._started()
             assert self.stream.process.poll() is None and time.monotonic() < until, self.stream.output()
             time.sleep(0.05)
         return found
