@@ -14,7 +14,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from dbt.adapters.upsert_kafka.formats.records import IS_DELETED, KEY_HASH, NULL_KEY, PARTITION, ROW_HASHES
-from dbt.adapters.upsert_kafka.publish import digest
 from dbt.adapters.upsert_kafka.publish.scan import HASHES
 from dbt.adapters.upsert_kafka.publish.snapshot_log import KEYS, TOMBSTONE
 from dbt.adapters.upsert_kafka.spark.checkpoint import checkpoint
@@ -115,7 +114,7 @@ def differing(encoded: DataFrame, log: DataFrame, live_keys: int) -> tuple[Diffe
     of_rows = encoded.where(~F.col(NULL_KEY)).select(
         _bucket(total),
         F.expr(f"if({IS_DELETED}, {DELETED_KEYS}L, 1L) AS {KEYS}"),
-        *(F.expr(f"if({IS_DELETED}, {digest.DELETED_HASH}, {name})") for name in ROW_HASHES),
+        *ROW_HASHES,
     )
     # The log's entries are subtracted: the count by its sign, the checksum by XOR.
     of_whole_log = ObservedSums()
