@@ -81,7 +81,7 @@ def test_launcher_is_asked_with_the_jars_of_a_default_profile(asked: list[list[s
     monkeypatch.setattr(settings, "fetch_kafka_jars", lambda _: jars)
     of_profile = settings.driver_settings(UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1"))
     assert "token" in of_profile[settings.CLASS_PATH]
-    assert launcher.script_of({name: value for name, value in of_profile.items() if not settings.is_secret(name)}) is not None
+    assert launcher.script_of(settings.without_secrets(of_profile)) is not None
     [command] = asked
     assert f"{settings.CLASS_PATH}={jars[0]}:{jars[1]}" in command
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +35,7 @@ def test_versions_that_were_not_tested_are_one_warning(
     monkeypatch.setattr(session, "export_secrets", stop)
     credentials: Any = None
     with pytest.raises(StopError):
-        session._start(credentials)
+        session._start(credentials, Event())
     assert [("was not tested" in line, "\n" in line) for line in warnings] == [(True, False)] * count
 
 
@@ -44,7 +45,7 @@ def test_versions_that_were_not_tested_are_an_error_with_warn_error(
     monkeypatch.setattr(session.java, "major_version", lambda: "24")
     credentials: Any = None
     with pytest.raises(WarningError, match="Java 24 was not tested"):
-        session._start(credentials)
+        session._start(credentials, Event())
 
 
 @pytest.mark.parametrize(("version", "count"), [("4.0.0", 0), ("4.3.0", 1)])
@@ -78,9 +79,9 @@ def test_property_that_the_client_of_this_spark_lacks_is_refused_and_spark_is_st
     known = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", master="local", kafka={"client.id": "dbt"})
     unknown = UpsertKafkaCredentials(schema="a", bootstrap_servers="a:1", master="local", kafka={newer: "dbt"})
     try:
-        assert session._start(known) is spark and stopped == []
+        assert session._start(known, Event()) is spark and stopped == []
         with pytest.raises(UpsertKafkaError, match=rf"'kafka: {newer}' can't be set: the Kafka client 3\.9\.1 of this Spark"):
-            session._start(unknown)
+            session._start(unknown, Event())
         assert stopped == [spark]
     finally:
         kafka_properties.use_java_client(None)

@@ -36,7 +36,8 @@ internals.convert_numpy_without_pandas()
 
 JVM_WARNING = b"WARNING: Using incubator modules"
 MOST_SECONDS_BEFORE_JVM = 0.3
-"""For which dbt waits until the JVM starts. Jars that have to be downloaded take longer, and dbt reads the project meanwhile."""
+"""For which others wait until the JVM starts. What comes before it takes milliseconds, but half a second beside threads that use
+Python all the time. Jars that have to be downloaded take longer, and dbt reads the project meanwhile."""
 
 _lock = threading.Lock()
 _session: SparkSession | None = None
@@ -58,7 +59,7 @@ def get_session(credentials: UpsertKafkaCredentials) -> SparkSession:
                 early.discard()
                 early = None
             with progress.activity(_label(credentials)):
-                _session = early.session() if early is not None else _open(credentials)
+                _session = early.session() if early is not None else _open(credentials, threading.Event())
             atexit.register(_stop_at_exit)
         return _session
 
@@ -77,20 +78,15 @@ def start_early(credentials: UpsertKafkaCredentials, then: Callable[[], None]) -
             _early = _EarlyStart(credentials, then)
 
 
-def _nothing() -> None:
-    """For whoever need not be told."""
-
-
 class _EarlyStart:
     """A start of Spark in a thread. A process that ends does not wait for it: the JVM and the broker end with the process."""
 
     def __init__(self, credentials: UpsertKafkaCredentials, then: Callable[[], None]) -> None:
         self.identity = _identity(credentials)
         self._result: Future[SparkSession] = Future()
-        self._has_begun = threading.Event()
-        threading.Thread(target=self._run, args=(credentials, then), name="start of Spark", daemon=True).start()
-        # What comes before the JVM takes milliseconds, but half a second beside a thread that uses Python all the time.
-        self._has_begun.wait(MOST_SECONDS_BEFORE_JVM)
+        jvm_starts = threading.Event()
+        threading.Thread(target=self._run, args=(credentials, then, jvm_starts), name="start of Spark", daemon=True).start()
+        jvm_starts.wait(MOST_SECONDS_BEFORE_JVM)
 
     def session(self) -> SparkSession:
         """The session, or the error of its start."""
@@ -102,14 +98,12 @@ class _EarlyStart:
         except (UpsertKafkaError, PySparkException, OSError) as error:
             logger.debug(f"A Spark that was not needed did not start: {error!r}")
 
-    def _run(self, credentials: UpsertKafkaCredentials, then: Callable[[], None]) -> None:
+    def _run(self, credentials: UpsertKafkaCredentials, then: Callable[[], None], jvm_starts: threading.Event) -> None:
         try:
             with progress.activity(_label(credentials)):
-                self._result.set_result(_open(credentials, then, self._has_begun.set))
+                self._result.set_result(_open(credentials, jvm_starts, then))
         except BaseException as error:  # for the thread that needs the session
             self._result.set_exception(error)
-        finally:
-            self._has_begun.set()
 
 
 def _label(credentials: UpsertKafkaCredentials) -> str:
@@ -121,31 +115,34 @@ def _identity(credentials: UpsertKafkaCredentials) -> tuple[UpsertKafkaCredentia
 
 
 def _open(
-    credentials: UpsertKafkaCredentials, then: Callable[[], None] = _nothing, begun: Callable[[], None] = _nothing
+    credentials: UpsertKafkaCredentials, jvm_starts: threading.Event, then: Callable[[], None] | None = None
 ) -> SparkSession:
     """Start Spark and the embedded broker.
 
     Args:
+        jvm_starts: is set when the JVM starts.
         then: is called when Kafka answers, in a thread of its own.
-        begun: is called when the JVM starts.
     """
     # Views read topics, so Spark needs the embedded broker. Both take seconds to start: start them at the same time.
     broker: Future[None] = Future()
 
     def reach_kafka() -> None:
+        jvm_starts.wait(MOST_SECONDS_BEFORE_JVM)
         try:
             _reach_kafka(credentials)
         except BaseException as error:  # for this thread
             broker.set_exception(error)
             return
         broker.set_result(None)
-        then()
+        if then is not None:
+            then()
 
-    def before_jvm() -> None:
-        threading.Thread(target=reach_kafka, name="start of Kafka", daemon=True).start()
-        begun()
-
-    session = _start(credentials, before_jvm) if credentials.remote is None else _connect(credentials, before_jvm)
+    threading.Thread(target=reach_kafka, name="start of Kafka", daemon=True).start()
+    if credentials.remote is None:
+        session = _start(credentials, jvm_starts)
+    else:
+        jvm_starts.set()
+        session = _connect(credentials)
     broker.result()
     return session
 
@@ -217,8 +214,7 @@ def _reach_kafka(credentials: UpsertKafkaCredentials) -> None:
         reach.begin(lambda: (kafka.python_client(), kafka.user))
 
 
-def _connect(credentials: UpsertKafkaCredentials, before: Callable[[], None] = _nothing) -> SparkSession:
-    before()
+def _connect(credentials: UpsertKafkaCredentials) -> SparkSession:
     spark = connect.open_session(credentials, settings.connect_settings(credentials))
     if warning := tested_versions.warning(None, spark.version):
         warn(warning)
@@ -226,7 +222,7 @@ def _connect(credentials: UpsertKafkaCredentials, before: Callable[[], None] = _
     return spark
 
 
-def _start(credentials: UpsertKafkaCredentials, before_jvm: Callable[[], None] = _nothing) -> SparkSession:
+def _start(credentials: UpsertKafkaCredentials, jvm_starts: threading.Event) -> SparkSession:
     global _catalog
     if warning := tested_versions.warning(java.major_version(), pyspark.__version__):
         warn(warning)
@@ -240,9 +236,9 @@ def _start(credentials: UpsertKafkaCredentials, before_jvm: Callable[[], None] =
         spark_settings = {**executor_environment, **spark_settings}
     kafka_properties.use_java_client(None)
     try:
-        public = {name: value for name, value in spark_settings.items() if not settings.is_secret(name)}
+        public = settings.without_secrets(spark_settings)
         script = launcher.script_of(public)
-        before_jvm()
+        jvm_starts.set()
         session = _shared_session(credentials, spark_settings, secrets) or _own_session(spark_settings, public, script)
         internals.delete_artifacts_folder(session)
         if catalog is not None:

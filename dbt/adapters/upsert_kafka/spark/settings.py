@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,11 @@ def uses_project_catalog(credentials: UpsertKafkaCredentials) -> bool:
 def is_secret(setting: str) -> bool:
     """Whether the value of a setting must not be on a command line. The JVM needs `spark.driver.*` there to start."""
     return not setting.startswith("spark.driver.") and bool(re.search(SECRET, setting))
+
+
+def without_secrets(spark_settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that may be on a command line."""
+    return {name: value for name, value in spark_settings.items() if not is_secret(name)}
 
 
 def _defaults(credentials: UpsertKafkaCredentials) -> dict[str, Any]:

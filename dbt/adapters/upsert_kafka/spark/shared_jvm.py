@@ -146,7 +146,7 @@ def detach() -> None:
 
 
 def _start(spark_settings: Mapping[str, Any], fingerprint: dict[str, str], jvm: Offer) -> Mapping[str, Any]:
-    public = {name: value for name, value in spark_settings.items() if not settings.is_secret(name)}
+    public = settings.without_secrets(spark_settings)
     log = os.open(jvm.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         started = shared_internals.start_jvm(public, spark_settings, launcher.script_of(public), log)
