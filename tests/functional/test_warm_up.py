@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dbt.adapters.upsert_kafka import embedded
 from dbt.adapters.upsert_kafka.java import cache_dir
 from tests.dbt_project import PACKAGE_ROOT
 
@@ -61,3 +62,13 @@ def test_warm_up_writes_an_archive_that_spark_uses_and_a_second_call_keeps(tmp_p
     for name in CLASSES:
         [line] = [line for line in log.read_text().splitlines() if f"] {name} source:" in line]
         assert line.endswith("source: shared objects file (top)"), line
+
+
+@pytest.mark.nightly
+def test_broker_of_warm_up_has_ended_before_its_folder_is_deleted(tmp_path: Path) -> None:
+    environment = new_cache(tmp_path / "cache")
+    project = tmp_path / "project"
+    python(
+        environment, tmp_path, "-m", "dbt.adapters.upsert_kafka.operations.class_archive", str(project), str(tmp_path / "new.jsa")
+    )
+    assert not embedded.is_running(project), "the broker would write files into a folder that is being deleted"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dbt.adapters.contracts.relation import RelationType
 
+from dbt.adapters.upsert_kafka import embedded
 from dbt.adapters.upsert_kafka import options as model_options
 from dbt.adapters.upsert_kafka.credentials import EMBEDDED, UpsertKafkaCredentials
 from dbt.adapters.upsert_kafka.errors import UpsertKafkaError
@@ -79,6 +80,8 @@ def _publish(project: Path, archive: Path) -> None:
     assert jvm_process.stdin is not None
     jvm_process.stdin.close()
     jvm_process.wait(JVM_EXIT_SECONDS)
+    # The caller deletes the project; a broker that still ends would write files into it.
+    embedded.stop(project)
 
 
 if __name__ == "__main__":
